@@ -104,10 +104,11 @@ function(bluefog_add_fabric_test name)
   bluefog_run_cases(fabric ${name} ${BLUEFOG_CORES} ${ARGN})
 endfunction()
 
-# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 4 8]): processes are the ranks. One launch
+# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 8]): processes are the ranks. One launch
 # per number of ranks; its cases are counted one by one (tests/run_ranks.py). The fabric rung runs
-# shared bodies on 1 and 3 ranks too: name them where processes make the difference there. The
-# program brings its own main (SOURCES or LIBS).
+# shared bodies on 1, 2, 3 and 4 threads, so that RANKS are those on which processes make the
+# difference; LEVEL=long has all of 1, 2, 3, 4 and 8. The program brings its own main (SOURCES or
+# LIBS).
 function(bluefog_add_mpi_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS;RANKS" ${ARGN})
   if(NOT BLUEFOG_HAVE_MPI)
@@ -119,7 +120,12 @@ function(bluefog_add_mpi_test name)
   if(BLUEFOG_SANITIZE)
     set(arg_RANKS 2)  # more ranks are other sums and orders, not other ways of using memory
   elseif(NOT arg_RANKS)
-    set(arg_RANKS 2 4 8)
+    set(arg_RANKS 2 8)
+  endif()
+  set(all_ranks ${arg_RANKS})
+  if(BLUEFOG_LONG_TESTS AND NOT BLUEFOG_SANITIZE)
+    list(APPEND all_ranks 1 2 3 4 8)
+    list(REMOVE_DUPLICATES all_ranks)
   endif()
   if(TARGET bfrun)
     set(launcher $<TARGET_FILE:bfrun> "--launcher-args=--launcher mpirun")
@@ -130,8 +136,12 @@ function(bluefog_add_mpi_test name)
   if(TARGET bfrun)
     add_dependencies(mpi_${name} bfrun)
   endif()
-  foreach(ranks ${arg_RANKS})
-    bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi PROCESSORS ${ranks} RANKS ${ranks}
+  foreach(ranks ${all_ranks})
+    set(long)
+    if(NOT ranks IN_LIST arg_RANKS)
+      set(long long)
+    endif()
+    bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi ${long} PROCESSORS ${ranks} RANKS ${ranks}
                            LAUNCHER --launcher ${launcher} COMMAND $<TARGET_FILE:mpi_${name}>)
     # Memory that MPI may still use after a time-out is kept on purpose, and MPI keeps its own.
     set_property(TEST mpi.${name}.np${ranks} APPEND PROPERTY ENVIRONMENT_MODIFICATION

@@ -18,8 +18,8 @@
 #include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
+#include "bluefog_cpp/engine/records/revocation.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
-#include "bluefog_cpp/engine/revocation.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog {

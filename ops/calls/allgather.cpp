@@ -14,8 +14,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::Allgather;
-
 GatherPlan everyone(const Context& context) {
   const Group group = Group::everyone(context);
   const std::vector<WeightedRank> others(group.peers.begin(), group.peers.end());
@@ -26,18 +24,18 @@ GatherPlan everyone(const Context& context) {
 
 Work allgather_nonblocking(Context& context, ConstBufferView input, AllocateGathered allocate,
                            const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
-  const Placement placement = Placement::of(context, kKind, input, allocate);
-  return submit_call<Gathering>(context, placement, context, kKind, std::move(input),
+  validate(context, [&] { check_gathering(context, OpKind::Allgather, input, allocate); });
+  const Placement placement = Placement::of(context, OpKind::Allgather, input, allocate);
+  return submit_call<Gathering>(context, placement, context, OpKind::Allgather, std::move(input),
                                 std::move(allocate), everyone(context), options.name);
 }
 
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
-  const Placement placement = Placement::of(context, kKind, input, allocate);
-  run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
-                      everyone(context), options.name);
+  validate(context, [&] { check_gathering(context, OpKind::Allgather, input, allocate); });
+  const Placement placement = Placement::of(context, OpKind::Allgather, input, allocate);
+  run_call<Gathering>(context, placement, context, OpKind::Allgather, std::move(input),
+                      std::move(allocate), everyone(context), options.name);
 }
 
 void allgather_within(Context& context, std::string_view call, ConstBufferView input,

@@ -16,8 +16,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::Allreduce;
-
 std::string detail_of(const AllreduceOptions& options) {
   const bool is_average = options.reduction == Reduction::Average;
   if (options.scope == Scope::Machine) {
@@ -37,7 +35,7 @@ class Allreduce final : public Operation {
  public:
   Allreduce(const Context& context, const BufferView& buffer, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
-        envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
+        envelope_(Envelope::make(OpKind::Allreduce, buffer.dtype, buffer.count, name_)),
         reduction_(context, buffer, buffer, group_of(context, options.scope),
                    fold_of(options.reduction)) {
     if (options.buffer == BufferUse::Values) {
@@ -97,28 +95,29 @@ class Allreduce final : public Operation {
 
 void check_arguments(const Context& context, const BufferView& buffer,
                      const AllreduceOptions& options) {
-  check_buffer(context, kKind, buffer, Residence::Anywhere);
+  check_buffer(context, OpKind::Allreduce, buffer, Residence::Anywhere);
   if (options.scope != Scope::Global && options.scope != Scope::Machine) {
     throw InvalidArgument(fmt::format("{}: scope: expected Global or Machine, found number {}",
-                                      where(context, kKind), static_cast<int>(options.scope)));
+                                      where(context, OpKind::Allreduce),
+                                      static_cast<int>(options.scope)));
   }
-  check_operands(context, kKind, buffer,
+  check_operands(context, OpKind::Allreduce, buffer,
                  static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
                                                                           : context.size()));
-  check_reduction(context, kKind, options.reduction, buffer);
+  check_reduction(context, OpKind::Allreduce, options.reduction, buffer);
 }
 
 }  // namespace
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  const Placement placement = Placement::of(context, kKind, buffer, {});
+  const Placement placement = Placement::of(context, OpKind::Allreduce, buffer, {});
   return submit_call<Allreduce>(context, placement, context, buffer, options);
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  const Placement placement = Placement::of(context, kKind, buffer, {});
+  const Placement placement = Placement::of(context, OpKind::Allreduce, buffer, {});
   run_call<Allreduce>(context, placement, context, buffer, options);
 }
 

@@ -16,8 +16,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::Broadcast;
-
 /// One rank's part of the tree: the root and one rank of each other host form a binomial tree,
 /// and each of them passes the data on to the ranks of its host.
 struct TreePart {
@@ -76,7 +74,7 @@ class Broadcast final : public Operation {
       : buffer_(std::move(buffer)),
         part_(std::move(part)),
         name_(fingerprint_name(options.name, fmt::format("root {}", root))),
-        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, name_)) {
+        envelope_(Envelope::make(OpKind::Broadcast, buffer_.dtype, buffer_.count, name_)) {
     if (part_.parent && options.buffer == BufferUse::Values) {
       mark_in_place();
     }
@@ -122,16 +120,16 @@ class Broadcast final : public Operation {
 };
 
 void check_arguments(const Context& context, const BufferView& buffer, int root) {
-  check_buffer(context, kKind, buffer, Residence::Anywhere);
+  check_buffer(context, OpKind::Broadcast, buffer, Residence::Anywhere);
   if (root < 0 || root >= context.size()) {
     throw InvalidArgument(fmt::format("{}: expected a root in 0 to {}, found {}",
-                                      where(context, kKind), context.size() - 1, root));
+                                      where(context, OpKind::Broadcast), context.size() - 1, root));
   }
 }
 
 Placement place(Context& context, BufferView& buffer, int root) {
   const bool is_root = context.rank() == root;
-  return Placement::of(context, kKind, buffer, {.reads = is_root, .writes = !is_root});
+  return Placement::of(context, OpKind::Broadcast, buffer, {.reads = is_root, .writes = !is_root});
 }
 
 }  // namespace

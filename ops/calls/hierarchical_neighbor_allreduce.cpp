@@ -19,8 +19,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::HierarchicalNeighborAllreduce;
-
 /// Part of the buffer that goes to, or comes from, one rank of another machine.
 struct Overlap {
   WeightedRank rank{};
@@ -85,7 +83,8 @@ class HierarchicalNeighborAllreduce final : public Operation {
         self_weight_(plan.self_weight),
         own_place_(place_among(plan.sources, plan.rank)),
         name_(options.name),
-        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
+        envelope_(Envelope::make(OpKind::HierarchicalNeighborAllreduce, output_.dtype,
+                                 output_.count, options.name)),
         sums_(arithmetic_on(context, output_.device)),
         local_(context, input_, output_, Group::machine(context), Fold::Mean),
         is_whole_(local_.is_whole()),
@@ -269,10 +268,11 @@ class HierarchicalNeighborAllreduce final : public Operation {
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
                      const NeighborPlan* plan) {
-  check_in_and_out(context, kKind, input, output, Residence::Anywhere);
+  check_in_and_out(context, OpKind::HierarchicalNeighborAllreduce, input, output,
+                   Residence::Anywhere);
   const MachineLayout& machines = context.machines();
-  check_plan_of(context, kKind, plan, "machine", machines.machine_of(context.rank()),
-                machines.machine_count());
+  check_plan_of(context, OpKind::HierarchicalNeighborAllreduce, plan, "machine",
+                machines.machine_of(context.rank()), machines.machine_count());
 }
 
 /// Machines of different sizes divide the buffer differently: what overlaps is kept on the host.
@@ -282,7 +282,7 @@ Placement place(Context& context, ConstBufferView& input, BufferView& output) {
   for (int machine = 0; machine < machines.machine_count(); ++machine) {
     are_alike = are_alike && machines.ranks_of(machine).size() == machines.ranks_of(0).size();
   }
-  return Placement::of(context, kKind, input, output, {},
+  return Placement::of(context, OpKind::HierarchicalNeighborAllreduce, input, output, {},
                        {.way = are_alike ? DeviceWay::Nccl : DeviceWay::Host});
 }
 

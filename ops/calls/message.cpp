@@ -13,15 +13,13 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::Message;
-
 /// One end of a message.
 class MessageCall : public Operation {
  public:
   MessageCall(int partner, const ConstBufferView& buffer, int tag, bool is_received)
       : partner_{.rank = partner},
         letter_{.tag = fmt::format("tag {}", tag), .is_received = is_received},
-        envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, letter_.tag)) {}
+        envelope_(Envelope::make(OpKind::Message, buffer.dtype, buffer.count, letter_.tag)) {}
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
   [[nodiscard]] int partner() const noexcept override { return partner_.rank; }
@@ -93,7 +91,7 @@ void check_arguments(const Context& context, std::string_view call, std::string_
                     "found {}",
                     context.rank(), call, context.size() - 1, role, partner));
   }
-  check_buffer(context, kKind, buffer);
+  check_buffer(context, OpKind::Message, buffer);
 }
 
 template <typename Kind, typename View>

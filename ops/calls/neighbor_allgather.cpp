@@ -16,8 +16,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::NeighborAllgather;
-
 /// The ranks of the parts, rising: the sources, and among them this rank where `order` names it.
 std::vector<int> ranks_of_parts(const NeighborPlan& plan, const std::vector<int>& order) {
   std::vector<int> ranks;
@@ -35,15 +33,16 @@ void check_order(const Context& context, const NeighborPlan& plan, const std::ve
     throw InvalidArgument(fmt::format(
         "{}: order: expected each source of the plan, [{}], and at most this rank besides, once, "
         "found [{}]",
-        where(context, kKind), fmt::join(ranks_of_parts(plan, {}), ", "), fmt::join(order, ", ")));
+        where(context, OpKind::NeighborAllgather), fmt::join(ranks_of_parts(plan, {}), ", "),
+        fmt::join(order, ", ")));
   }
 }
 
 void check_arguments(const Context& context, const ConstBufferView& input,
                      const AllocateGathered& allocate, const NeighborPlan* plan,
                      const std::vector<int>& order) {
-  check_gathering(context, kKind, input, allocate);
-  check_plan(context, kKind, plan);
+  check_gathering(context, OpKind::NeighborAllgather, input, allocate);
+  check_plan(context, OpKind::NeighborAllgather, plan);
   check_order(context, *plan, order);
 }
 
@@ -73,19 +72,20 @@ Work neighbor_allgather_nonblocking(Context& context, ConstBufferView input,
                                     const std::shared_ptr<const NeighborPlan>& plan,
                                     const NeighborAllgatherOptions& options) {
   validate(context, [&] { check_arguments(context, input, allocate, plan.get(), options.order); });
-  const Placement placement = Placement::of(context, kKind, input, allocate);
-  return submit_call<Gathering>(context, placement, context, kKind, std::move(input),
-                                std::move(allocate), gather_plan(*plan, options.order),
-                                options.name, checked(*plan, options));
+  const Placement placement = Placement::of(context, OpKind::NeighborAllgather, input, allocate);
+  return submit_call<Gathering>(
+      context, placement, context, OpKind::NeighborAllgather, std::move(input), std::move(allocate),
+      gather_plan(*plan, options.order), options.name, checked(*plan, options));
 }
 
 void neighbor_allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllgatherOptions& options) {
   validate(context, [&] { check_arguments(context, input, allocate, plan.get(), options.order); });
-  const Placement placement = Placement::of(context, kKind, input, allocate);
-  run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
-                      gather_plan(*plan, options.order), options.name, checked(*plan, options));
+  const Placement placement = Placement::of(context, OpKind::NeighborAllgather, input, allocate);
+  run_call<Gathering>(context, placement, context, OpKind::NeighborAllgather, std::move(input),
+                      std::move(allocate), gather_plan(*plan, options.order), options.name,
+                      checked(*plan, options));
 }
 
 }  // namespace bluefog::ops

@@ -11,11 +11,9 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::NeighborAllreduce;
-
 /// @param kept the same name, where it stays.
 Envelope envelope_of(const BufferView& output, const std::string& name, const CallName& kept) {
-  Envelope envelope = Envelope::make(kKind, output.dtype, output.count, name);
+  Envelope envelope = Envelope::make(OpKind::NeighborAllreduce, output.dtype, output.count, name);
   envelope.name = kept.text();
   return envelope;
 }
@@ -49,17 +47,17 @@ class NeighborAllreduce final : public Operation {
   NeighborAverage average_;
 };
 
-void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
-                     const NeighborPlan* plan) {
-  check_in_and_out(context, kKind, input, output, Residence::Anywhere);
-  check_plan(context, kKind, plan);
-  check_operands(context, kKind, input, 1 + plan->sources.size());
+void check_average(const Context& context, const ConstBufferView& input, const BufferView& output,
+                   const NeighborPlan* plan) {
+  check_in_and_out(context, OpKind::NeighborAllreduce, input, output, Residence::Anywhere);
+  check_plan(context, OpKind::NeighborAllreduce, plan);
+  check_operands(context, OpKind::NeighborAllreduce, input, 1 + plan->sources.size());
 }
 
 Placement place(Context& context, ConstBufferView& input, BufferView& output,
                 const NeighborAllreduceOptions& options) {
   const Consumption consumption = NeighborAverage::consumption_of(options);
-  return Placement::of(context, kKind, input, output,
+  return Placement::of(context, OpKind::NeighborAllreduce, input, output,
                        {.in_order = consumption == Consumption::AsItArrives,
                         .back_on_wait = consumption == Consumption::OnWait},
                        {.consumption = consumption});
@@ -70,7 +68,7 @@ Placement place(Context& context, ConstBufferView& input, BufferView& output,
 Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
                                     std::shared_ptr<const NeighborPlan> plan,
                                     const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  validate(context, [&] { check_average(context, input, output, plan.get()); });
   const NeighborPlan* const kept = plan.get();
   const Placement placement = place(context, input, output, options);
   return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output),
@@ -88,7 +86,7 @@ Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  validate(context, [&] { check_average(context, input, output, plan.get()); });
   const Placement placement = place(context, input, output, options);
   run_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), plan.get(),
                               nullptr, options, context);

@@ -22,7 +22,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::NeighborAllreduce;
 /// A piece that is put together stays in the caches from one copy to the other.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;
 /// No piece has more exchanges. Ranks whose messages meet have as many of them in each.
@@ -114,7 +113,7 @@ class NeighborAllreduceMulti final : public Operation {
         reader_(buffers, piece_bytes),
         block_(block),
         name_(options.name),
-        envelope_(Envelope::make(kKind, Dtype::Float32, 0, options.name)) {
+        envelope_(Envelope::make(OpKind::NeighborAllreduce, Dtype::Float32, 0, options.name)) {
     envelope_.name = name_.text();
     mark_in_place();
     begin_piece();  // without buffers too: ranks whose buffers have elements are to hear of it
@@ -208,7 +207,7 @@ void check_apart(const Context& context, std::span<const BufferView> buffers) {
     if (begin(order[k - 1]) + buffers[order[k - 1]].bytes() > begin(order[k])) {
       throw InvalidArgument(fmt::format(
           "{}_multi: expected buffers that are apart, found that buffers {} and {} of {} overlap",
-          where(context, kKind), before, after, buffers.size()));
+          where(context, OpKind::NeighborAllreduce), before, after, buffers.size()));
     }
   }
 }
@@ -218,16 +217,16 @@ void check_arguments(const Context& context, std::span<const BufferView> buffers
   if (context.core().engine().is_forked()) {  // its scratch memory is the rank's
     throw StateError(fmt::format(
         "{}_multi: expected the process of that rank, found a fork of it, which cannot communicate",
-        where(context, kKind)));
+        where(context, OpKind::NeighborAllreduce)));
   }
-  check_plan(context, kKind, plan);
+  check_plan(context, OpKind::NeighborAllreduce, plan);
   for (std::size_t k = 0; k < buffers.size(); ++k) {
     const auto place = [&](const std::exception& error) {
       return fmt::format("{}; it is buffer {} of the {} of neighbor_allreduce_multi", error.what(),
                          k, buffers.size());
     };
     try {
-      check_in_and_out(context, kKind, buffers[k], buffers[k], Residence::Cpu);
+      check_in_and_out(context, OpKind::NeighborAllreduce, buffers[k], buffers[k], Residence::Cpu);
     } catch (const UnsupportedError& error) {
       throw UnsupportedError(place(error));
     } catch (const InvalidArgument& error) {

@@ -13,8 +13,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::PairGossip;
-
 class PairGossip final : public Operation {
  public:
   PairGossip(int rank, ConstBufferView input, BufferView output, int target,
@@ -25,7 +23,7 @@ class PairGossip final : public Operation {
         own_place_(rank < target ? 0 : 1),
         self_weight_(options.self_weight),
         name_(options.name),
-        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
+        envelope_(Envelope::make(OpKind::PairGossip, output_.dtype, output_.count, options.name)),
         outgoing_{.data = static_cast<const std::byte*>(input_.data),
                   .bytes = output_.bytes(),
                   .readers = {&target_, 1}},
@@ -73,7 +71,7 @@ void check_target(const Context& context, int target) {
   if (target < 0 || target >= context.size() || target == context.rank()) {
     throw InvalidArgument(
         fmt::format("{}: expected another rank of 0 to {} as the target, found {}",
-                    where(context, kKind), context.size() - 1, target));
+                    where(context, OpKind::PairGossip), context.size() - 1, target));
   }
 }
 
@@ -83,11 +81,11 @@ void check_arguments(Context& context, const ConstBufferView& input, const Buffe
   validate(
       context,
       [&] {
-        check_in_and_out(context, kKind, input, output, Residence::Anywhere);
+        check_in_and_out(context, OpKind::PairGossip, input, output, Residence::Anywhere);
         if (!std::isfinite(options.self_weight) || !std::isfinite(options.pair_weight)) {
-          throw InvalidArgument(
-              fmt::format("{}: expected finite weights, found self_weight {} and pair_weight {}",
-                          where(context, kKind), options.self_weight, options.pair_weight));
+          throw InvalidArgument(fmt::format(
+              "{}: expected finite weights, found self_weight {} and pair_weight {}",
+              where(context, OpKind::PairGossip), options.self_weight, options.pair_weight));
         }
       },
       target);
@@ -95,7 +93,7 @@ void check_arguments(Context& context, const ConstBufferView& input, const Buffe
 
 /// Goes through the host: NCCL asks for an order among calls, and pairs have none among each other.
 Placement place(Context& context, ConstBufferView& input, BufferView& output, int target) {
-  return Placement::of(context, kKind, input, output, {.in_order = true},
+  return Placement::of(context, OpKind::PairGossip, input, output, {.in_order = true},
                        {.way = DeviceWay::Host, .partner = target});
 }
 

@@ -17,7 +17,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::Reduce;
 constexpr std::size_t kWholeBytes = 4096;
 
 /// Either one exchange in which everybody sends everything to the root, or two: shards to their
@@ -32,7 +31,7 @@ class Reduce final : public Operation {
         rule_(fold_of(options.reduction)),
         arithmetic_(arithmetic_on(context, buffer_.device)),
         name_(fingerprint_name(options.name, fmt::format("{}, root {}", name_of(rule_), root))),
-        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, name_)),
+        envelope_(Envelope::make(OpKind::Reduce, buffer_.dtype, buffer_.count, name_)),
         incoming_(group_.peers.size()),
         operands_(group_.size()) {
     outgoing_.reserve(group_.peers.size());
@@ -157,11 +156,11 @@ class Reduce final : public Operation {
 Work reduce_nonblocking(Context& context, BufferView buffer, int root,
                         const ReduceOptions& options) {
   validate(context, [&] {
-    check_buffer(context, kKind, buffer);
-    check_reduction(context, kKind, options.reduction, buffer);
+    check_buffer(context, OpKind::Reduce, buffer);
+    check_reduction(context, OpKind::Reduce, options.reduction, buffer);
     if (root < 0 || root >= context.size()) {
       throw InvalidArgument(fmt::format("{}: expected a root in 0 to {}, found {}",
-                                        where(context, kKind), context.size() - 1, root));
+                                        where(context, OpKind::Reduce), context.size() - 1, root));
     }
   });
   auto owner = std::exchange(buffer.owner, nullptr);

@@ -13,8 +13,6 @@
 namespace bluefog::ops {
 namespace {
 
-constexpr OpKind kKind = OpKind::ReduceScatter;
-
 /// One exchange: each rank's part to its owner, which folds what all have for it.
 class ReduceScatter final : public Operation {
  public:
@@ -27,7 +25,7 @@ class ReduceScatter final : public Operation {
         arithmetic_(arithmetic_on(context, output_.device)),
         name_(fingerprint_name(options.name, name_of(rule_))),
         // Parts of different ranks may differ in size; what two of them have for each other not.
-        envelope_(Envelope::make(kKind, output_.dtype, -1, name_)),
+        envelope_(Envelope::make(OpKind::ReduceScatter, output_.dtype, -1, name_)),
         incoming_(group_.peers.size()),
         operands_(group_.size()) {}
 
@@ -74,24 +72,25 @@ class ReduceScatter final : public Operation {
 
 void check_arguments(const Context& context, const std::vector<ConstBufferView>& inputs,
                      const BufferView& output, const ReduceOptions& options) {
-  check_buffer(context, kKind, output);
-  check_reduction(context, kKind, options.reduction, output);
+  check_buffer(context, OpKind::ReduceScatter, output);
+  check_reduction(context, OpKind::ReduceScatter, options.reduction, output);
   if (inputs.size() != static_cast<std::size_t>(context.size())) {
     throw InvalidArgument(fmt::format("{}: inputs: expected {} buffers, found {}",
-                                      where(context, kKind), context.size(), inputs.size()));
+                                      where(context, OpKind::ReduceScatter), context.size(),
+                                      inputs.size()));
   }
   for (const ConstBufferView& input : inputs) {
-    check_buffer(context, kKind, input);
+    check_buffer(context, OpKind::ReduceScatter, input);
     if (input.dtype != output.dtype) {
       throw InvalidArgument(fmt::format("{}: expected inputs of the output's dtype, {}, found {}",
-                                        where(context, kKind), name_of(output.dtype),
-                                        name_of(input.dtype)));
+                                        where(context, OpKind::ReduceScatter),
+                                        name_of(output.dtype), name_of(input.dtype)));
     }
     if (overlaps_in_part(input, output)) {
       throw InvalidArgument(
           fmt::format("{}: expected each input to be the output's memory or apart from it, found "
                       "them overlapping",
-                      where(context, kKind)));
+                      where(context, OpKind::ReduceScatter)));
     }
   }
   const ConstBufferView& own = inputs[static_cast<std::size_t>(context.rank())];
@@ -99,7 +98,7 @@ void check_arguments(const Context& context, const std::vector<ConstBufferView>&
     throw InvalidArgument(
         fmt::format("{}: expected the input for this rank to have the size of its output, {} "
                     "elements, found {}",
-                    where(context, kKind), output.count, own.count));
+                    where(context, OpKind::ReduceScatter), output.count, own.count));
   }
 }
 

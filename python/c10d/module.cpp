@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
 #include "python/c10d/group_backend.hpp"
+#include "python/c10d/tcp_store.hpp"
 
 #if PYBIND11_INTERNALS_VERSION < 11
 #error "expected the pybind11 headers that torch brings"
@@ -35,6 +36,9 @@ PYBIND11_MODULE(_c10d, module) {
       py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
       py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>(),
       "Collective. The backend of a group whose ranks meet in a store.");
+  module.def("open_tcp_store", &open_tcp_store, py::arg("host"), py::arg("port"),
+             py::arg("keeps_it"), py::arg("timeout"),
+             "torch's store at a place; None where there was no answer within `timeout`.");
   module.def("run_exit_hooks", &run_exit_hooks, py::call_guard<py::gil_scoped_release>(),
              "Leaves the others, as at the exit of the process, while the interpreter is there.");
 }

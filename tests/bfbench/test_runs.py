@@ -135,6 +135,7 @@ def test_operations_by_transport_and_dtype(tmp_path):
     assert charts == ["time_2_ranks_float32.png", "time_2_ranks_float64.png"]
 
 
+@pytest.mark.long
 def test_the_job_for_devices_runs_on_cpus():
     """Beside gloo; with GPUs it is the one beside NCCL."""
     found = launch.Launcher(pathlib.Path(BUILD)).worker(
@@ -178,6 +179,7 @@ def test_training(names, tmp_path, capsys):
     assert charts == ["training_0.png"] and "page faults" in page
 
 
+@pytest.mark.long
 def test_batch_norms(tmp_path, capsys):
     found, charts, page = run(tmp_path, "syncbn", "--ranks", "2", "--batches", "4", "--hidden",
                               "3,8",
@@ -194,6 +196,7 @@ def test_batch_norms(tmp_path, capsys):
     assert charts == ["batch_norm_2_ranks.png"] and "4 × 8" in page
 
 
+@pytest.mark.long
 def test_data_parallel_training(tmp_path, capsys):
     found, charts, page = run(tmp_path, "ddp", "--ranks", "2", "--data", str(idx_files(tmp_path)),
                               "--batch-size", "2", "--accumulation", "2", "--epochs", "2",

@@ -16,6 +16,7 @@
 #include "ops/pair_gossip.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -25,15 +26,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Plan = std::shared_ptr<const NeighborPlan>;
 using Graph = std::shared_ptr<CapturedGraph>;
 
 const ops::NeighborAllreduceOptions kOnWait{.completion = ops::Completion::OnWait};
-
-Plan ring(const Context& context) {
-  return std::make_shared<const NeighborPlan>(
-      topology::ring(context.size()).plan_for(context.rank()));
-}
 
 /// Calls after a refusal are captured as if there had been none.
 void expect_capture_goes_on(DeviceRank& rank, const BufferView& own) {

@@ -14,23 +14,17 @@
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
 
-using Plan = std::shared_ptr<const NeighborPlan>;
 using Graph = std::shared_ptr<CapturedGraph>;
 
 constexpr gpu::CaptureMode kModes[] = {gpu::CaptureMode::Global, gpu::CaptureMode::ThreadLocal,
                                        gpu::CaptureMode::Relaxed};
-
-Plan plan_of(const Context& context, const MixingMatrix& w) {
-  return std::make_shared<const NeighborPlan>(w.plan_for(context.rank()));
-}
-
-Plan ring(const Context& context) { return plan_of(context, topology::ring(context.size())); }
 
 std::vector<Plan> plans_of(const Context& context) {
   const int n = context.size();

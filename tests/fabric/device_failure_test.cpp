@@ -17,6 +17,7 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -27,14 +28,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using Plan = std::shared_ptr<const NeighborPlan>;
-
-Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
-
-Plan ring(const Context& context) {
-  return share(topology::ring(context.size()).plan_for(context.rank()));
-}
-
 std::function<void(Settings&)> timeout_of(std::chrono::nanoseconds time) {
   return [time](Settings& settings) { settings.timeout = time; };
 }

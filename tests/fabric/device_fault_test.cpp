@@ -28,7 +28,7 @@ namespace {
 constexpr int kSeeds = few(40, 10);
 constexpr int kSteps = 14;
 constexpr std::size_t kBuffers = 4;
-constexpr std::array kCalls{
+constexpr std::array kDriverCalls{
     "cuMemAlloc",    "cuMemHostAlloc", "cuEventCreate", "cuEventRecord",   "cuStreamWaitEvent",
     "cuMemcpyAsync", "cuLaunchKernel", "cuEventQuery",  "cuMemsetD8Async", "ncclSend",
     "ncclRecv",      "ncclGroupStart", "ncclGroupEnd"};
@@ -51,7 +51,7 @@ class RandomCalls {
   void run() {
     const auto fault_step = static_cast<int>(below(kSteps));
     const auto fault_rank = static_cast<int>(below(rank_.context.size()));
-    const char* const fault = kCalls.at(below(kCalls.size()));
+    const char* const fault = kDriverCalls.at(below(kDriverCalls.size()));
     for (int step = 0; step < kSteps; ++step) {
       const std::size_t buffer = below(kBuffers);
       const unsigned call = below(5);

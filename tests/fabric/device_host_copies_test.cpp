@@ -14,7 +14,7 @@ namespace {
 
 using c10d_backend::HostCopies;
 
-at::Tensor on_host(const at::Tensor& tensor) {
+at::Tensor values_on_host(const at::Tensor& tensor) {
   return tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
 }
 
@@ -40,11 +40,11 @@ TEST(HostCopies, AreLaidOutAsTheirTensorsAndComeBackOnce) {
     other.mul_(3);
     copies.bring_back({result});
     EXPECT_TRUE(copies.empty());
-    EXPECT_TRUE(on_host(result).equal(values.t() * 2));
-    EXPECT_TRUE(on_host(input).equal(values));
+    EXPECT_TRUE(values_on_host(result).equal(values.t() * 2));
+    EXPECT_TRUE(values_on_host(input).equal(values));
     copy.mul_(5);
     copies.bring_back({result});
-    EXPECT_TRUE(on_host(result).equal(values.t() * 2));
+    EXPECT_TRUE(values_on_host(result).equal(values.t() * 2));
   });
 }
 

@@ -15,6 +15,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -24,8 +25,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Plan = std::shared_ptr<const NeighborPlan>;
-
 const ops::NeighborAllreduceOptions kOnWait{.completion = ops::Completion::OnWait};
 
 Plan exponential(const Context& context) {

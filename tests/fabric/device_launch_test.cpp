@@ -19,6 +19,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -28,8 +29,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Plan = std::shared_ptr<const NeighborPlan>;
-
 /// CUDA_ERROR_NO_BINARY_FOR_GPU.
 constexpr int kNoBinary = 209;
 

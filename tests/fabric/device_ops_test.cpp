@@ -10,15 +10,12 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
-
-using Plan = std::shared_ptr<const NeighborPlan>;
-
-Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
 
 std::vector<Plan> plans_of(const Context& context) {
   const int n = context.size();

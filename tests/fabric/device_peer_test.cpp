@@ -17,6 +17,7 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/cuda_process.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
@@ -28,13 +29,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Plan = std::shared_ptr<const NeighborPlan>;
 using namespace std::chrono_literals;
-
-Plan ring(const Context& context) {
-  return std::make_shared<const NeighborPlan>(
-      topology::ring(context.size()).plan_for(context.rank()));
-}
 
 /// One source and one reader, another one in each step.
 Plan one_peer(const Context& context, int step) {

@@ -11,6 +11,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -20,8 +21,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-DeviceRanks without_nccl() { return {.reach = Reach::Host}; }
 
 TEST(StagedErrors, BuffersElsewhere) {
   DeviceRanks ranks = without_nccl();

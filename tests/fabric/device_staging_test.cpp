@@ -15,22 +15,15 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
 
-using Plan = std::shared_ptr<const NeighborPlan>;
-
 /// Longer than two pieces of a copy, and no multiple of them.
 constexpr std::size_t kSeveralPieces = 600'001;
-
-Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
-
-Plan plan_of(const Context& context, const MixingMatrix& w) {
-  return share(w.plan_for(context.rank()));
-}
 
 /// Room for what ranks gather, as a caller's allocator makes it: in the order of the stream.
 ops::AllocateGathered room_for(DeviceRank& rank, const BufferView& like, BufferView& all) {
@@ -46,8 +39,6 @@ ops::AllocateGathered room_for(DeviceRank& rank, const BufferView& like, BufferV
 }
 
 /// NCCL is there, and none of it is used if calls are staged.
-DeviceRanks without_nccl() { return {.reach = Reach::Host}; }
-
 void neighbor_allreduce_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count) {
   Context& context = rank.context;
   const int n = context.size();

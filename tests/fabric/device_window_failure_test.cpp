@@ -13,6 +13,7 @@
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_windows.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -25,10 +26,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-NeighborPlan ring(const Context& context) {
-  return topology::ring(context.size()).plan_for(context.rank());
-}
-
 /// Windows like those of device_window_test.cpp.
 class DeviceWindowErrors : public ::testing::TestWithParam<Reach> {
  protected:
@@ -40,10 +37,6 @@ class DeviceWindowErrors : public ::testing::TestWithParam<Reach> {
 INSTANTIATE_TEST_SUITE_P(Buffers, DeviceWindowErrors,
                          ::testing::Values(Reach::Host, Reach::PeerProcesses, Reach::PeerThreads),
                          link_name);
-
-std::shared_ptr<Window> window_of(DeviceRank& rank, const BufferView& tensor) {
-  return Window::create(rank.context, tensor, ring(rank.context), {.name = "w"});
-}
 
 /// "rank 1, window 'w', win_put".
 std::string place(const DeviceRank& rank, const std::string& call) {

@@ -18,6 +18,7 @@
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_windows.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -29,15 +30,6 @@ using ops::Window;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-
-NeighborPlan ring(const Context& context) {
-  return topology::ring(context.size()).plan_for(context.rank());
-}
-
-std::shared_ptr<Window> window_of(DeviceRank& rank, const BufferView& tensor,
-                                  const std::string& name = "w") {
-  return Window::create(rank.context, tensor, ring(rank.context), {.name = name});
-}
 
 BufferView tensor_of(DeviceRank& rank, std::size_t count = 100) {
   return rank.upload(thirds(Dtype::Float32, count, rank.context.rank()));
@@ -322,7 +314,7 @@ TEST_P(DeviceWindowPeer, NothingIsLostWhileRanksAddAndCollect) {
     const BufferView total = rank.upload(Values(Dtype::Float32, 300));
     const BufferView one = rank.upload(ones);
     const auto window =
-        Window::create(rank.context, total, ring(rank.context), {.fill = ops::WindowFill::Zeros});
+        Window::create(rank.context, total, *ring(rank.context), {.fill = ops::WindowFill::Zeros});
     for (int round = 0; round < kRounds; ++round) {
       window->accumulate(one);
       window->update_then_collect();

@@ -18,6 +18,7 @@
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -30,10 +31,6 @@ using ::testing::HasSubstr;
 
 /// Longer than two pieces of a copy, and no multiple of them.
 constexpr std::size_t kSeveralPieces = 600'001;
-
-NeighborPlan ring(const Context& context) {
-  return topology::ring(context.size()).plan_for(context.rank());
-}
 
 /// Over buffers on the host, and over buffers in device memory that processes or threads share.
 class DeviceWindow : public ::testing::TestWithParam<Reach> {
@@ -53,8 +50,8 @@ struct Twins {
       : rank(own),
         values(thirds(dtype, count, own.context.rank())),
         tensor(own.upload(values)),
-        on_device(Window::create(own.context, tensor, ring(own.context), options)),
-        on_cpu(Window::create(own.context, values.view(), ring(own.context), options)) {}
+        on_device(Window::create(own.context, tensor, *ring(own.context), options)),
+        on_cpu(Window::create(own.context, values.view(), *ring(own.context), options)) {}
 
   /// Both tensors, the associated weights and the versions of the buffers, when all ranks have made
   /// their calls.
@@ -172,8 +169,8 @@ TEST_P(DeviceWindow, MeetsRanksOnTheCpu) {
     Values values = thirds(Dtype::Float32, 500, own);
     Values expected = values;
     const BufferView tensor = own % 2 == 0 ? rank.upload(values) : values.view();
-    const auto mixed = Window::create(rank.context, tensor, ring(rank.context));
-    const auto on_cpu = Window::create(rank.context, expected.view(), ring(rank.context));
+    const auto mixed = Window::create(rank.context, tensor, *ring(rank.context));
+    const auto on_cpu = Window::create(rank.context, expected.view(), *ring(rank.context));
     mixed->put(tensor, {.self_weight = 0.5});
     on_cpu->put(expected.view(), {.self_weight = 0.5});
     ops::barrier(rank.context);
@@ -198,7 +195,7 @@ TEST_P(DeviceWindow, GetFindsWhatWasPublished) {
   ranks.at_least = 2;
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
   on_device_ranks(ranks, [](DeviceRank& rank) {
-    const NeighborPlan plan = ring(rank.context);
+    const NeighborPlan plan = *ring(rank.context);
     const auto value_of = [](int r, int round) {
       return small_integers(Dtype::Float32, 9, r + 3 * round);
     };
@@ -315,7 +312,7 @@ TEST_P(DeviceWindow, OfDroppedWork) {
   ranks.at_most = 3;
   on_device_ranks(ranks, [](DeviceRank& rank) {
     const BufferView tensor = rank.upload(thirds(Dtype::Float32, 10, rank.context.rank()));
-    const auto window = Window::create(rank.context, tensor, ring(rank.context));
+    const auto window = Window::create(rank.context, tensor, *ring(rank.context));
     BufferView other = rank.upload(small_integers(Dtype::Float32, 10, 4));
     std::atomic<bool> is_free{false};
     other.owner = std::shared_ptr<void>(other.data, [&](void*) { is_free.store(true); });
@@ -351,7 +348,7 @@ TEST_P(DeviceWindow, AWaitInACaptureIsRefused) {
     }
     const BufferView own = rank.upload(small_integers(Dtype::Float32, 10, rank.context.rank()),
                                        rank.cuda.make_stream());
-    auto window = Window::create(rank.context, own, ring(rank.context), {.name = "w"});
+    auto window = Window::create(rank.context, own, *ring(rank.context), {.name = "w"});
     const Work work = window->put_nonblocking(own);
     const auto graph = rank.capture([&] {
       EXPECT_THAT(error_of<StateError>([&] { work.wait(rank.stream); }),

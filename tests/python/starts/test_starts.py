@@ -93,7 +93,8 @@ def test_torchrun(ranks):
 
 
 @pytest.mark.parametrize("ways", [
-    ["group_first", "ddp"], ["group_first", "backend"],
+    ["group_first", "ddp"],
+    pytest.param(["group_first", "backend"], marks=pytest.mark.long),
     pytest.param(["group_after", "twice"], marks=pytest.mark.long)])
 def test_torchrun_beside_torchs_group(ways):
     expect_success(torchrun(2, *ways), 2)
@@ -129,6 +130,7 @@ def test_torchrun_starts_ranks_again():
     assert lines[-2:] == lines_of(2)
 
 
+@pytest.mark.long
 def test_children_under_torchrun_are_refused():
     found = torchrun(2, "spawn", "fork", "forkserver")
     expect_success(found, 2)
@@ -147,6 +149,7 @@ def test_variables_name_a_host():
     expect_success(by_variables(places([1, 0, 2], host="localhost")), 3)
 
 
+@pytest.mark.long
 def test_ranks_on_several_hosts():
     expect_success(by_variables(places([0, 1]), "hosts"), 2)
 
@@ -192,6 +195,7 @@ def test_nobody_at_the_address(address):
     assert f"the store of rank 0 at {address}:{place['MASTER_PORT']}" in errors
 
 
+@pytest.mark.long
 def test_another_number_of_ranks_than_expected():
     code, _, errors = by_variables(places([0, 1]), BLUEFOG_EXPECT_SIZE="4")
     assert code == 1
@@ -221,10 +225,12 @@ def test_variables_of_one_rank_are_quiet(variables):
     expect_success(by_variables([variables]), 1)
 
 
+@pytest.mark.long
 def test_a_group_names_its_ranks_itself():
     expect_success(by_variables([{"PLACE": "0", "PLACES": "1", "RANK": "1"}], "own_group"), 1)
 
 
+@pytest.mark.long
 def test_two_launchers_that_disagree():
     code, _, errors = by_variables(
         places([0, 1]), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")

@@ -59,14 +59,6 @@ std::vector<std::vector<double>> rows_of(std::size_t number) {
   return rows;
 }
 
-std::vector<Values> hard_operands(Dtype dtype, std::size_t number, std::size_t count) {
-  std::vector<Values> operands;
-  for (std::size_t s = 0; s < number; ++s) {
-    operands.push_back(hard_values(dtype, count, static_cast<unsigned>(100 * number + s)));
-  }
-  return operands;
-}
-
 TEST(Average, HardValuesOfOneToNineOperands) {
   on_every_target([] {
     for (const Dtype dtype : kFloatingDtypes) {

@@ -88,6 +88,14 @@ Values hard_values(Dtype dtype, std::size_t count, unsigned seed) {
   return values;
 }
 
+std::vector<Values> hard_operands(Dtype dtype, std::size_t number, std::size_t count) {
+  std::vector<Values> operands;
+  for (std::size_t s = 0; s < number; ++s) {
+    operands.push_back(hard_values(dtype, count, static_cast<unsigned>(100 * number + s)));
+  }
+  return operands;
+}
+
 Values all_halves(Dtype dtype) {
   Values values(dtype, 65536);
   for (std::size_t k = 0; k < values.count(); ++k) {

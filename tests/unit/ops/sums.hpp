@@ -18,6 +18,9 @@ void on_every_target(const std::function<void()>& body);
 /// infinities, NaN, subnormals, the largest and smallest ones, neighbours of 1, and any others.
 [[nodiscard]] Values hard_values(Dtype dtype, std::size_t count, unsigned seed);
 
+/// `number` of them.
+[[nodiscard]] std::vector<Values> hard_operands(Dtype dtype, std::size_t number, std::size_t count);
+
 /// Every float16 or bfloat16, in the order of their bits.
 [[nodiscard]] Values all_halves(Dtype dtype);
 

@@ -21,14 +21,6 @@ void sum_into(Values& out, std::vector<Values>& operands, const std::vector<doub
   ops::weighted_sum(out.dtype(), out.bytes().data(), views, out.bytes().size());
 }
 
-std::vector<Values> hard_operands(Dtype dtype, std::size_t number, std::size_t count) {
-  std::vector<Values> operands;
-  for (std::size_t s = 0; s < number; ++s) {
-    operands.push_back(hard_values(dtype, count, static_cast<unsigned>(100 * number + s)));
-  }
-  return operands;
-}
-
 std::vector<double> weights_of(std::size_t number) {
   const std::vector<double> all{0.25, 1.0, -0.5, 1.0 / 3, 0.1, 2.0, 0.7, -1.0, 0.0};
   return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(number)};

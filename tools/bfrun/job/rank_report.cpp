@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/numbers.hpp"
 
 namespace bluefog::bfrun {
@@ -65,6 +66,8 @@ std::optional<RankReport> decode(std::string_view fields) {
 }
 
 }  // namespace
+
+int RankReport::shell_code() const { return ExitStatus{exit_code, killed_by}.shell_code(); }
 
 std::string encode(const RankReport& report, std::string_view key) {
   return fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {} {}{}\n", start_of_report(key),

@@ -42,6 +42,8 @@ struct RankReport {
   bool came_by_line = false;  ///< from this machine, past mpirun; not part of the bytes
 
   [[nodiscard]] bool failed() const { return exit_code != 0 || killed_by != 0; }
+  /// As a shell gives it.
+  [[nodiscard]] int shell_code() const;
   bool operator==(const RankReport&) const = default;
 };
 

@@ -1,11 +1,9 @@
 """The ranks that this process joins, and the store in which they meet."""
 
+import builtins
 import datetime
 import functools
 import os
-import threading
-import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -138,44 +136,21 @@ def _store_at(launch: core.Launch) -> Any:
     what = (f"rank {launch.rank}, init: cannot keep the store of rank 0 at {launch.store}"
             if keeps_it else f"rank {launch.rank}, init: cannot reach {_name_of_store(launch)}")
     try:
-        return _within_timeout(lambda: _tcp_store(host.strip("[]"), int(port), keeps_it), what)
-    except dist.DistError as error:
-        words = str(error).partition("\n")[0]
-        raise TransportError(f"{what}: {words}") from None
-
-
-def _within_timeout(call: Callable[[], Any], what: str) -> Any:
-    """`call()`, in a thread beside this one, which a server that says nothing would hold up for
-    ever: torch's store waits for its first answer without a deadline."""
-    results: list[Any] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:
-            errors.append(error)
-
-    grace, look = 2.0, 0.05
-    seconds = core.settings_timeout()
-    end = time.monotonic() + seconds + grace if seconds > 0 else float("inf")
-    thread = threading.Thread(target=run, name="bluefog_cpp store", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: who listens there has not answered within {seconds:g} s "
-                               "(BLUEFOG_TIMEOUT)")
-        thread.join(look)
-    if errors:
-        raise errors[0]
-    return results[0]
+        return _tcp_store(host.strip("[]"), int(port), keeps_it)
+    except builtins.TimeoutError as error:
+        raise TimeoutError(f"{what}: {error}") from None
+    except RuntimeError as error:
+        raise TransportError(f"{what}: {error}") from None
 
 
 @functools.cache
 def _tcp_store(host: str, port: int, keeps_it: bool) -> Any:
     """torch's store at a place, one for each in this process, as long as that lives: a later
     `init_process_group` of the rank that keeps it takes the same port."""
+    from bluefog_cpp import _c10d
+
     seconds = core.settings_timeout()
-    timeout = datetime.timedelta(seconds=seconds) if seconds > 0 else datetime.timedelta(days=365)
-    return dist.TCPStore(  # type: ignore[attr-defined]
-        host, port, is_master=keeps_it, timeout=timeout, wait_for_workers=False, multi_tenant=True)
+    store = _c10d.open_tcp_store(host, port, keeps_it, datetime.timedelta(seconds=seconds))
+    if store is None:
+        raise builtins.TimeoutError(f"no answer within {seconds:g} s (BLUEFOG_TIMEOUT)")
+    return store

@@ -21,10 +21,6 @@ bool is_crash(int signal_number) {
   return std::ranges::find(kCrashes, signal_number) != kCrashes.end();
 }
 
-int shell_code_of(const RankReport& report) {
-  return ExitStatus{report.exit_code, report.killed_by}.shell_code();
-}
-
 }  // namespace
 
 std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
@@ -110,7 +106,7 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
     return 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
-    return shell_code_of(failed_.front());
+    return failed_.front().shell_code();
   }
   if (code != 0) {
     return code;
@@ -120,7 +116,7 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   }
   const auto failed =
       std::ranges::find_if(ended_, [](const auto& end) { return end.second.failed(); });
-  return failed == ended_.end() ? 0 : shell_code_of(failed->second);
+  return failed == ended_.end() ? 0 : failed->second.shell_code();
 }
 
 std::int64_t JobMonitor::enough_that_ended_well() const {

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/revocation.hpp"
+#include "bluefog_cpp/engine/records/revocation.hpp"
 
 #include <fmt/format.h>
 

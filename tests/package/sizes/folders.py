@@ -1,7 +1,7 @@
 """Fails on a folder that holds too many files to be looked through (docs/decisions/0020-rooms.md).
 
-    folder_sizes.py ROOT          count what git knows or would add; without git, what is there
-    folder_sizes.py --self-test   check that a folder that is too wide is found
+    folders.py ROOT          count what git knows or would add; without git, what is there
+    folders.py --self-test   check that a folder that is too wide is found
 """
 
 import collections
