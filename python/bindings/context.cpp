@@ -99,6 +99,16 @@ void bind_context(py::module_& module) {
       .def_property_readonly(
           "shrinks_on_failure",
           [](const Context& c) { return c.settings().on_failure == OnFailure::Shrink; })
+      .def(
+          "check_revoked",
+          [](const Context& c, const std::string& where) {
+            c.core().engine().check_revoked(where);
+          },
+          py::arg("where"), WithoutGil(),
+          "For who waits for nobody: raises RankLostError where all calls have been revoked.")
+      .def(
+          "has_dead_peer", [](const Context& c) { return c.core().engine().has_dead_peer(); },
+          WithoutGil(), "Whether a rank has ended without leaving.")
       .def("resync", &Context::resync, WithoutGil(),
            "Collective. Ranks that are calls apart go on with the same one.")
       .def(

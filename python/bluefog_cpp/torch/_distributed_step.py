@@ -17,7 +17,7 @@ from bluefog_cpp.errors import (
     ArgumentTypeError,
     InvalidArgument,
     LateMismatchError,
-    RankLostError,
+    PeerFailure,
     StateError,
     UnsupportedError,
 )
@@ -53,6 +53,7 @@ class DistributedStep:
         self.algorithm = algorithm
         row = core.algorithm_named(algorithm)
         self._sums_gradients = row.sums_gradients
+        self._row_uses_windows = row.uses_windows
         self.period = num_steps_per_communication
         # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
         self.context = runtime.context.duplicate()
@@ -73,8 +74,8 @@ class DistributedStep:
         self._steps_in_backward = options.get("step_in_backward", False)
         self.release_windows: Callable[[], None] = lambda: None
         """Forgets the windows that the optimizer has made."""
-        self.stands_on_windows = False
-        """Whether it has made some."""
+        self.make_windows: Callable[[], None] | None = None
+        """Makes them anew over fewer ranks; None where it has none."""
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
@@ -124,6 +125,13 @@ class DistributedStep:
                 current().optimizers.discard(other)
 
     @property
+    def windows_of(self) -> _Context | None:
+        """The ranks whose windows a step uses; None where it uses none."""
+        if self.make_windows is not None:
+            return current().context
+        return self.context if self._row_uses_windows else None
+
+    @property
     def wrapped(self) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer | None = self._optimizer()
         assert optimizer is not None  # it holds this object
@@ -160,7 +168,7 @@ class DistributedStep:
             plan = self._prepare(before)
             self._is_stepping = True
             optimizer_step(self.core)
-        except RankLostError as error:
+        except PeerFailure as error:
             error.result = self._loss if self._reevaluates else loss
             if plan is not None:
                 plan.failed(error)
@@ -320,6 +328,8 @@ class DistributedStep:
         communicates = self.communicates_next
         try:
             self._check_models()
+            if self.windows_of is not None:  # it waits for nobody, who would tell it
+                self.windows_of.check_revoked(f"step {self.core.step_count}")
             plan = before() if communicates else None
             if plan is not None:
                 plan.run(lambda: self.core.set_next_plan(plan.plan, plan.checked))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import RankLostError
+from bluefog_cpp.errors import PeerFailure, RankLostError
 from bluefog_cpp.torch._parameters import take_over_state
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
@@ -69,8 +69,8 @@ def shrink() -> Membership:
     optimizers go on from the same step: ranks that were behind pass over the steps up to it,
     parameters become their mean over the ranks (with gradient all-reduce those of the rank that was
     furthest, with the optimizer's state), and corrections begin anew. Calls in flight raise
-    RankLostError where they are waited for. Windows are gone, and window optimizers have ended:
-    make them anew. The graph of the machines goes where a whole machine is lost.
+    RankLostError where they are waited for. Windows of the program are gone: make them anew. The
+    graph of the machines goes where a whole machine is lost.
 
     Ranks that have ended, left, or whose host is lost are not waited for; others for
     BLUEFOG_TIMEOUT, then they are left out, and get StateError where they come later. Returns who
@@ -126,14 +126,20 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
     return results[0]
 
 
-def survived_step(step: Callable[[], Any]) -> Any:
-    """`step()` of an optimizer; where a rank is lost in it, what it has returned so far."""
+def survived_step(step: Callable[[], Any], windows_of: core.Context | None = None) -> Any:
+    """`step()` of an optimizer; where a rank is lost in it, what it has returned so far.
+
+    windows_of: the ranks whose windows the step uses, which tell of a rank's end by themselves.
+    """
+    context = windows_of or current().context
     try:
         return step()
-    except RankLostError as error:
-        if not current().context.shrinks_on_failure:
+    except PeerFailure as error:
+        is_loss = isinstance(error, RankLostError) or (windows_of is not None
+                                                       and context.has_dead_peer())
+        if not (is_loss and context.shrinks_on_failure):
             raise
-        loss = error.result
+        loss = getattr(error, "result", None)
     shrink()
     return loss
 
@@ -154,8 +160,6 @@ def _take_along(runtime: Runtime) -> None:
     for number, optimizer in optimizers.items():
         if number not in common[0]:
             optimizer.end_where_lost("not all of the others have it")
-        elif optimizer.stands_on_windows:
-            optimizer.end_where_lost("its windows with them")
         else:
             _move(runtime, optimizer)
     for number in sorted(common[1]):
@@ -177,3 +181,5 @@ def _move(runtime: Runtime, optimizer: Any) -> None:
     furthest = optimizer.move_to(context.duplicate())
     if furthest is not None:
         take_over_state("shrink", optimizer.wrapped, furthest)
+    if optimizer.make_windows is not None:
+        optimizer.make_windows()

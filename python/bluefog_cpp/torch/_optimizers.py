@@ -87,7 +87,8 @@ class WrappedOptimizer:
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
-        return survived_step(lambda: self._distributed.step(closure, self._before_round))
+        return survived_step(lambda: self._distributed.step(closure, self._before_round),
+                             self._distributed.windows_of)
 
     @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -133,7 +134,7 @@ class WrappedOptimizer:
         """Ends averages that are in flight, so that the parameters hold all that they are due:
         before evaluation and checkpoints, with adapt-with-combine. Local. Raises StateError where
         the model holds other parameters than those that were averaged."""
-        survived_step(self._distributed.finish)
+        survived_step(self._distributed.finish, self._distributed.windows_of)
 
     @property
     def passes_over(self) -> bool:

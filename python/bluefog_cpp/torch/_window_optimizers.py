@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from bluefog_cpp import _arguments
+from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, WindowGoneError
 from bluefog_cpp.torch import _windows
 from bluefog_cpp.torch._collectives import barrier
@@ -50,12 +51,17 @@ class WindowOptimizer(WrappedOptimizer):
         if prefix is None:
             prefix = f"{type(self).__name__} {number}"
         self._own_windows = {}
-        self._finished = set()
         # Windows are freed later, together: the collector comes on each rank when it likes.
         end = weakref.finalize(self, _retire, runtime, self._own_windows)
         end.atexit = False
         self._distributed.release_windows = end
-        self._distributed.stands_on_windows = True
+        this = weakref.ref(self)
+        self._distributed.make_windows = lambda: this()._register_again(prefix)
+        self._register(prefix)
+
+    def _register(self, prefix: str) -> None:
+        runtime = current()
+        self._finished = set()
         for place, values in enumerate(self._distributed.core.bucket_values()):
             name = f"{prefix} bucket {place}"
             if not _windows.win_create(values, name):
@@ -63,6 +69,17 @@ class WindowOptimizer(WrappedOptimizer):
                     f"{self._label}: a window '{name}' exists: give each optimizer a "
                     "window_prefix of its own")
             self._own_windows[name] = runtime.windows[name]
+
+    def _register_again(self, prefix: str) -> None:
+        """Where ranks are lost: from the mean of those that are left."""
+        was_freed = not self._own_windows
+        self._own_windows.clear()
+        if not was_freed:  # by unregister_window
+            values = self._distributed.core.bucket_values()
+            core.average_tensors(current().context, [(f"bucket {place}", each) for place, each in
+                                                     enumerate(values)], "shrink")
+            self._distributed.core.note_changes()
+            self._register(prefix)
 
     def _check_transfer_weights(self) -> None:
         weights = getattr(self, self._transfer_weights)

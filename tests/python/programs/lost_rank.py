@@ -1,4 +1,4 @@
-"""Ranks that train on when one of them is killed: `lost_rank.py BFRUN`."""
+"""Ranks that train on when one of them is killed: `lost_rank.py BFRUN [CASE …]`."""
 
 import os
 import re
@@ -9,8 +9,9 @@ import time
 
 KILL_STEP = 12
 STEPS = 40
-VICTIMS = {"many": {2: KILL_STEP}, "amid": {2: KILL_STEP}, "two": {3: KILL_STEP, 0: KILL_STEP + 9},
-           "moving": {3: KILL_STEP}, "callback": {3: KILL_STEP}, "late": {3: 9}}
+VICTIMS = {"many": {2: KILL_STEP}, "windows": {1: KILL_STEP}, "amid": {2: KILL_STEP},
+           "two": {3: KILL_STEP, 0: KILL_STEP + 9}, "moving": {3: KILL_STEP},
+           "callback": {3: KILL_STEP}, "late": {3: 9}, "put": {1: KILL_STEP}}
 """The ranks that are killed by themselves, and in which step."""
 EQUAL = {"gradients", "everybody", "closure", "amid", "callback", "late"}
 """The optimizers whose models are equal in the end."""
@@ -52,6 +53,12 @@ class Run:
                                              step_in_backward=True)
         if self.name == "tracking":
             return bf.DecentralizedOptimizer(plain, model, "gradient_tracking")
+        if self.name == "put":
+            return bf.DistributedWinPutOptimizer(plain, model)
+        if self.name == "get":
+            return bf.DistributedPullGetOptimizer(plain, model)
+        if self.name in ("win_put", "async_push_sum"):
+            return bf.DecentralizedOptimizer(plain, model, self.name)
         if self.name == "late":
             return bf.DecentralizedOptimizer(plain, model, "local_sgd",
                                              num_steps_per_communication=10)
@@ -93,10 +100,10 @@ def training(case: str) -> None:
     bf.init()
     launch_rank, size = bf.rank(), bf.size()
     torch.manual_seed(1)
-    if case == "many":
+    if case in ("many", "put"):  # on a ring, rank 3 hears of the end of rank 1 from others alone
         bf.set_topology(bf.RingGraph(size), is_weighted=True)
-    names = (("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure")
-             if case == "many" else (case,))
+    names = {"many": ("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure"),
+             "windows": ("put", "get", "win_put", "async_push_sum")}.get(case, (case,))
     runs = [Run(bf, torch, name) for name in names]
     dies_in = VICTIMS[case].get(launch_rank)
     shrunk = []
@@ -125,6 +132,8 @@ def training(case: str) -> None:
         if case == "late" and step == (5 if launch_rank == 2 else 9):
             # Rank 2 waits here for the others, which are four steps ahead.
             bf.survive(lambda: bf.allreduce(torch.ones(1)))
+        if case == "put":
+            time.sleep(0.02)  # nobody waits for the others
         for run in runs:
             before = time.monotonic()
             run.step(data)
@@ -132,7 +141,7 @@ def training(case: str) -> None:
             if shrunk and not ended:
                 ended = now
             longest = max(longest, now - before)
-        if case == "many" and step % 3 == 0:
+        if case in ("many", "windows") and step % 3 == 0:
             mean = bf.survive(lambda: bf.allreduce(torch.tensor([1.0, float(bf.size())])))
             assert mean[0] == 1.0 and mean[1] == bf.size(), mean
     for run in runs:
@@ -140,7 +149,7 @@ def training(case: str) -> None:
     counts = bf.allgather(torch.tensor([float(run.optimizer._distributed.core.step_count)
                                         for run in runs]))
     assert (counts == STEPS).all(), counts
-    if case in ("many", "amid", "two"):
+    if case in ("many", "windows", "amid", "two"):
         assert len(shrunk) == bf.membership().epoch, shrunk
     report(bf, ended, longest)
 
@@ -214,9 +223,11 @@ def check(bfrun: str, case: str, lost: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
-        for name, gone in (("many", [2]), ("amid", [2]), ("two", [0, 3]), ("moving", [1, 3]),
-                           ("callback", [1, 3]), ("late", [1, 3]), ("sampling", [2, 3])):
-            check(sys.argv[1], name, gone)
+        for name, gone in (("many", [2]), ("windows", [1]), ("put", [1]), ("amid", [2]),
+                           ("two", [0, 3]), ("moving", [1, 3]), ("callback", [1, 3]),
+                           ("late", [1, 3]), ("sampling", [2, 3])):
+            if name in (sys.argv[2:] or [name]):
+                check(sys.argv[1], name, gone)
     elif sys.argv[2] == "sampling":
         sampling()
     else:
