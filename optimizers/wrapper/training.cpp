@@ -99,7 +99,6 @@ void DistributedOptimizer::Training::look_for_losses() const {
 template <typename Work>
 void DistributedOptimizer::Training::survive(Work work) {
   try {
-    look_for_losses();
     work();
     return;
   } catch (const RankLostError&) {
@@ -116,24 +115,43 @@ void DistributedOptimizer::Training::survive(Work work) {
   shrink();
 }
 
+void DistributedOptimizer::Training::begin_step() {
+  try {
+    look_for_losses();
+  } catch (const RankLostError& error) {
+    state().refuse_step(error.what());  // it counts, as others that are interrupted
+    throw;
+  }
+}
+
 void DistributedOptimizer::Training::step() {
-  survive([this] { state().step(); });
+  survive([this] {
+    begin_step();
+    state().step();
+  });
 }
 
 at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
   at::Tensor loss;
   survive([&] {
+    begin_step();
     loss = closure ? state().step([&] { return loss = closure(); }) : state().step(closure);
   });
   return loss;
 }
 
 void DistributedOptimizer::Training::drain() {
-  survive([this] { state().drain(); });
+  survive([this] {
+    look_for_losses();
+    state().drain();
+  });
 }
 
 void DistributedOptimizer::Training::finish() {
-  survive([this] { state().finish(); });
+  survive([this] {
+    look_for_losses();
+    state().finish();
+  });
 }
 
 void DistributedOptimizer::Training::shrink() {

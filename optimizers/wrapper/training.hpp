@@ -42,8 +42,10 @@ class DistributedOptimizer::Training {
   /// `work()`; where it ends by a lost rank, and that is no error, goes on without it.
   template <typename Work>
   void survive(Work work);
-  /// Has a step without calls of the engine notice that a rank is lost.
+  /// Has what makes no calls of the engine notice that a rank is lost.
   void look_for_losses() const;
+  /// The same at the begin of a step, which counts.
+  void begin_step();
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
   int make_state();
   /// Collective: parameters, and what else has to be equal, as they were on the furthest rank, or

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
@@ -145,6 +148,37 @@ TEST(Survivors, GoOnFromTheMeanWithTheScheduleWithoutTheLostRank) {
     }
     EXPECT_EQ(shrunk, 1);
     // Ranks that were behind have passed over what the others had made.
+    EXPECT_EQ(optimizer.step_count(), kSteps);
+  });
+}
+
+TEST(Survivors, AStepOverWindowsThatFindsCallsRevokedCounts) {
+  std::atomic<int> here = 0;
+  std::atomic<int> revoked = 0;
+  on_ranks(that_shrink({3}), [&](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kRate);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmName::WinPut;
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == kLossStep) {  // ranks that wait for nobody may be anywhere
+        ++here;
+        while (here < context.size()) {
+          std::this_thread::yield();
+        }
+        if (context.rank() == 0) {
+          context.core().revoke();
+          revoked = 1;
+        }
+        while (revoked == 0) {
+          std::this_thread::yield();
+        }
+      }
+      train(optimizer, point, problem);
+    }
+    EXPECT_EQ(optimizer.context().membership().epoch, 1);
     EXPECT_EQ(optimizer.step_count(), kSteps);
   });
 }
