@@ -6,6 +6,7 @@ wrapped optimizers call it by themselves.
 """
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -135,13 +136,23 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     try:
         return step()
     except PeerFailure as error:
-        is_loss = isinstance(error, RankLostError) or (windows_of is not None
-                                                       and context.has_dead_peer())
-        if not (is_loss and context.shrinks_on_failure):
+        if not context.shrinks_on_failure or not (
+                isinstance(error, RankLostError)
+                or (windows_of is not None and _finds_dead_peer(context))):
             raise
         loss = getattr(error, "result", None)
     shrink()
     return loss
+
+
+def _finds_dead_peer(context: core.Context) -> bool:
+    """Whether a rank has ended. A window may tell of it a moment before the context knows."""
+    end = time.monotonic() + 1
+    while not context.has_dead_peer():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def _take_along(runtime: Runtime) -> None:
