@@ -35,12 +35,14 @@ endfunction()
 function(bluefog_use_torch_pch target)
   bluefog_set_torch_properties(${target})
   target_precompile_headers(${target} REUSE_FROM bluefog_torch_pch)
-  # LibTorch's include folder has an fmt of its own, found before the system's; its library is not
-  # there to link.
-  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY=1)
+  target_link_libraries(${target} PRIVATE bluefog::torch_fmt)
 endfunction()
 
 if(BLUEFOG_HAVE_TORCH)
+  # LibTorch's include folder has an fmt of its own, found before the system's, without the library.
+  # Made once, here: each source that has it from the headers takes three seconds more.
+  bluefog_add_library(torch_fmt SOURCES "${PROJECT_SOURCE_DIR}/cmake/torch_fmt.cpp"
+                      PRIVATE bluefog::torch)
   set(pch_source "${PROJECT_BINARY_DIR}/torch_pch.cpp")
   file(CONFIGURE OUTPUT "${pch_source}" CONTENT "// Carries the precompiled <torch/torch.h>.\n")
   add_library(bluefog_torch_pch OBJECT EXCLUDE_FROM_ALL "${pch_source}")

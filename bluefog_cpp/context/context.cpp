@@ -135,10 +135,6 @@ std::shared_ptr<Context> Context::shrink() {
   if (core_->engine().is_closed()) {
     throw StateError(fmt::format("rank {}, shrink: the context is closed", rank()));
   }
-  if (!core_->bootstrap().regroup_obstacle().empty()) {
-    (void)core_->regroup();  // says why not, and all stays as it is
-  }
-  core_->revoke();
   while (true) {
     const Bootstrap::Regrouped left = core_->regroup();
     std::shared_ptr<Context> smaller(new Context(core_->among(left)));

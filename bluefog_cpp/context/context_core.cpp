@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -54,6 +55,39 @@ void split_hosts_of_failures(std::vector<std::string>& host_ids,
     }
   }
 }
+
+/// The calls of a family whose ranks meet to go on as another group.
+class LastCalls {
+ public:
+  /// @param why they end.
+  LastCalls(std::shared_ptr<ContextFamily> family, std::string why)
+      : family_(std::move(family)), why_(std::move(why)) {
+    if (family_->is_revoked()) {
+      end();
+    }
+  }
+
+  void end() {
+    if (!have_ended_.exchange(true)) {
+      family_->revoke(why_);
+    }
+  }
+  /// Ends them where they will not end by themselves.
+  void look(bool is_rank_lost) {
+    if (is_rank_lost || until_.expired()) {
+      end();
+    }
+  }
+
+ private:
+  /// A call of all ranks may have ended here and not yet on the others.
+  static constexpr std::chrono::seconds kPatience{1};
+
+  std::shared_ptr<ContextFamily> family_;
+  std::string why_;
+  Deadline until_ = Deadline::after(kPatience);
+  std::atomic<bool> have_ended_{false};
+};
 
 }  // namespace
 
@@ -236,12 +270,19 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   return copy;
 }
 
-void ContextCore::revoke() { family_->revoke(fmt::format("rank {} has called shrink()", rank())); }
-
 Bootstrap::Regrouped ContextCore::regroup() {
+  const auto calls =
+      std::make_shared<LastCalls>(family_, fmt::format("rank {} has called shrink()", rank()));
   bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });
-  return bootstrap_->regroup([engine = engine_](int peer) { return engine->cause_of_death(peer); },
-                             Deadline::after(settings_.timeout));
+  auto left = bootstrap_->regroup(
+      [engine = engine_, calls](int peer) {
+        auto cause = engine->cause_of_death(peer);
+        calls->look(cause.has_value());
+        return cause;
+      },
+      Deadline::after(settings_.timeout));
+  calls->end();
+  return left;
 }
 
 std::unique_ptr<ContextCore> ContextCore::among(const Bootstrap::Regrouped& left) {

@@ -84,9 +84,8 @@ class ContextCore {
   void resync();
   /// From now on waits of the bootstrap end where a rank is lost, if that ends all calls.
   void watch_for_losses();
-  /// Ends the calls of this context and its copies: this rank goes on in a smaller group.
-  void revoke();
-  /// Collective over the ranks that live: `Bootstrap::regroup`.
+  /// Collective over the ranks that live: `Bootstrap::regroup`. Ends the calls of this context and
+  /// its copies, and those that others are in: where no rank is lost, after a second.
   [[nodiscard]] Bootstrap::Regrouped regroup();
   /// The core of the context of those ranks, which is still to be connected.
   [[nodiscard]] std::unique_ptr<ContextCore> among(const Bootstrap::Regrouped& left);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "bluefog_cpp/engine/engine.hpp"
@@ -18,19 +19,25 @@ void ContextFamily::remove(const Engine& engine) {
   std::erase(engines_, &engine);
 }
 
+bool ContextFamily::is_revoked() const {
+  return std::ranges::any_of(engines(), &Engine::is_revoked);
+}
+
 void ContextFamily::revoke(std::string_view why) const {
-  std::vector<std::shared_ptr<Engine>> engines;
-  {
-    const std::lock_guard lock(mutex_);
-    for (Engine* const engine : engines_) {
-      if (auto held = engine->weak_from_this().lock()) {
-        engines.push_back(std::move(held));
-      }
-    }
-  }
-  for (const auto& engine : engines) {  // each asks the family under its own mutex
+  for (const auto& engine : engines()) {
     engine->revoke(why);
   }
+}
+
+std::vector<std::shared_ptr<Engine>> ContextFamily::engines() const {
+  std::vector<std::shared_ptr<Engine>> engines;
+  const std::lock_guard lock(mutex_);
+  for (Engine* const engine : engines_) {
+    if (auto held = engine->weak_from_this().lock()) {
+      engines.push_back(std::move(held));
+    }
+  }
+  return engines;
 }
 
 bool ContextFamily::is_first(const Engine& engine) const {

@@ -34,6 +34,8 @@ class ContextFamily {
   [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
       int rank, const Engine& here) const;
 
+  /// Whether calls of one of them have been revoked.
+  [[nodiscard]] bool is_revoked() const;
   /// Ends the calls of all of them: `Engine::revoke`.
   void revoke(std::string_view why) const;
 
@@ -58,6 +60,9 @@ class ContextFamily {
   }
 
  private:
+  /// For calls without this mutex: an engine asks the family under its own.
+  [[nodiscard]] std::vector<std::shared_ptr<Engine>> engines() const;
+
   std::atomic<std::thread::id> caller_{};
   std::atomic<bool> has_several_callers_{false};
   mutable std::mutex mutex_;

@@ -142,8 +142,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
 
-  /// Looks, for callers that make no calls, whether all calls have been revoked. @param where for
-  /// the message. @throws RankLostError where they have.
+  /// Looks, for callers that make no calls, whether all calls have been revoked.
+  [[nodiscard]] bool is_revoked();
+  /// @param where for the message. @throws RankLostError where they have.
   void check_revoked(std::string_view where);
   /// Revokes all calls, here and at the peers: this rank goes on in a smaller group. Does nothing
   /// after `close`.

@@ -26,11 +26,16 @@ bool Engine::has_dead_peer() {
   return peers_.has_dead_peer();
 }
 
-void Engine::check_revoked(std::string_view where) {
+bool Engine::is_revoked() {
   const Lock lock(mutex_);
   while (!closed_ && driver_.step_all()) {
   }
-  if (!closed_ && driver_.look_for_losses()) {
+  return !closed_ && driver_.look_for_losses();
+}
+
+void Engine::check_revoked(std::string_view where) {
+  if (is_revoked()) {
+    const Lock lock(mutex_);
     std::rethrow_exception(revocation_.error(where));
   }
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
+
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::ops {
@@ -56,7 +59,12 @@ void WindowParts::read_tensor(const WindowCall& call, int rank, std::byte* to) c
   try {
     window_.hub().reader().read(rank, of(rank).address, to, window_.tensor().bytes());
   } catch (const PeerFailure& failure) {
-    (void)reachable(rank, call.name());  // it may have finished meanwhile
+    // Its process is gone. How it ended, or that it had finished, is known a moment later.
+    const Deadline deadline = window_.hub().deadline();
+    do {
+      (void)reachable(rank, call.name());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } while (!deadline.expired());
     throw PeerFailure(rank, fmt::format("{}: {}", window_.where(call.name()), failure.what()));
   } catch (const TransportError& error) {
     throw TransportError(fmt::format("{}: {}", window_.where(call.name()), error.what()));

@@ -5,12 +5,15 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/optimizer_state.hpp"
@@ -96,6 +99,18 @@ void DistributedOptimizer::Training::look_for_losses() const {
   }
 }
 
+bool DistributedOptimizer::Training::hears_of_loss() const {
+  constexpr std::chrono::seconds kLongest(1);
+  const Deadline end = Deadline::after(kLongest);
+  while (!context_->core().engine().is_revoked()) {
+    if (end.expired()) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 template <typename Work>
 void DistributedOptimizer::Training::survive(Work work) {
   try {
@@ -106,9 +121,7 @@ void DistributedOptimizer::Training::survive(Work work) {
       throw;
     }
   } catch (const PeerFailure&) {
-    // Windows tell of a rank's end by themselves.
-    if (!goes_on() || !row_of(options_.algorithm).uses_windows ||
-        !context_->core().engine().has_dead_peer()) {
+    if (!goes_on() || !row_of(options_.algorithm).uses_windows || !hears_of_loss()) {
       throw;
     }
   }

@@ -44,7 +44,9 @@ class DistributedOptimizer::Training {
   void survive(Work work);
   /// Has what makes no calls of the engine notice that a rank is lost.
   void look_for_losses() const;
-  /// The same at the begin of a step, which counts.
+  /// Whether a rank is lost: a window may tell of its end before the context hears of it.
+  [[nodiscard]] bool hears_of_loss() const;
+  /// `look_for_losses` at the begin of a step, which counts.
   void begin_step();
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
   int make_state();

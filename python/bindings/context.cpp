@@ -107,8 +107,8 @@ void bind_context(py::module_& module) {
           py::arg("where"), WithoutGil(),
           "For who waits for nobody: raises RankLostError where all calls have been revoked.")
       .def(
-          "has_dead_peer", [](const Context& c) { return c.core().engine().has_dead_peer(); },
-          WithoutGil(), "Whether a rank has ended without leaving.")
+          "is_revoked", [](const Context& c) { return c.core().engine().is_revoked(); },
+          WithoutGil(), "Whether all calls have been revoked.")
       .def("resync", &Context::resync, WithoutGil(),
            "Collective. Ranks that are calls apart go on with the same one.")
       .def(

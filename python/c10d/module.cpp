@@ -20,7 +20,9 @@ namespace bluefog::c10d_backend {
 
 // The types of arguments and result are torch's own, registered by the same pybind11 headers.
 PYBIND11_MODULE(_c10d, module) {
-  module.doc() = "The backend \"bluefog\" of torch.distributed. See bluefog_cpp._c10d_backend.";
+  module.doc() =
+      "The backend \"bluefog\" of torch.distributed, and torch's store as ranks reach it. See "
+      "bluefog_cpp._c10d_backend.";
   module.attr("torch_version") = BLUEFOG_TORCH_VERSION;
   module.def(
       "create",

@@ -226,23 +226,37 @@ LONG = "-DBLUEFOG_LONG_TESTS=ON"
 
 
 class ConfigureTest(unittest.TestCase):
-    def with_cuda(self, preset, nvcc, arguments=""):
+    def arguments(self, preset, nvcc, arguments="", gpu=True, level="ci"):
         with tempfile.TemporaryDirectory() as name:
             program = pathlib.Path(name, "nvcc")
             program.touch(mode=0o755)
             elsewhere = str(pathlib.Path(name, "none"))
+            there = program if gpu else pathlib.Path(elsewhere)
             environment = {"PATH": name if nvcc == "path" else elsewhere, "CMAKE_ARGS": arguments}
             usual = str(program) if nvcc == "usual" else elsewhere
             with mock.patch.dict(os.environ, environment), \
-                    mock.patch.object(run_suites, "USUAL_NVCC", usual):
-                found = run_suites.configure_arguments(preset, "ci")
-        return [argument for argument in found if argument.startswith("-DBLUEFOG_WITH_CUDA")]
+                    mock.patch.object(run_suites, "USUAL_NVCC", usual), \
+                    mock.patch.object(run_suites, "GPU", there):
+                os.environ.pop("TORCH_CUDA_ARCH_LIST", None)
+                return run_suites.configure_arguments(preset, level)
+
+    def with_cuda(self, *words):
+        return [argument for argument in self.arguments(*words)
+                if argument.startswith("-DBLUEFOG_WITH_CUDA")]
 
     def test_kernels_must_build_where_there_is_an_nvcc(self):
         self.assertEqual(self.with_cuda("release", "path"), ["-DBLUEFOG_WITH_CUDA=ON"])
         self.assertEqual(self.with_cuda("debug", "usual"), ["-DBLUEFOG_WITH_CUDA=ON"])
         self.assertEqual(self.with_cuda("release", ""), ["-DBLUEFOG_WITH_CUDA=AUTO"])
         self.assertEqual(self.with_cuda("tsan", "path"), [])
+
+    def test_kernels_are_built_for_one_gpu_where_there_is_none(self):
+        one = "-DTORCH_CUDA_ARCH_LIST=9.0"
+        self.assertIn(one, self.arguments("release", "path", gpu=False))
+        self.assertNotIn(one, self.arguments("release", "path"))
+        self.assertNotIn(one, self.arguments("release", "path", gpu=False, level="long"))
+        self.assertNotIn(one, self.arguments("release", "", gpu=False))
+        self.assertNotIn(one, self.arguments("tsan", "path", gpu=False))
 
     def test_what_takes_long_is_built_where_it_runs(self):
         for level, word in {"ci": "OFF", "long": "ON"}.items():

@@ -41,6 +41,10 @@ struct Ranks {
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body);
 inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks{}, body); }
 
+/// The numbers of threads that `ranks` runs on: of them those in THREAD_RANKS ("2,4") alone, or the
+/// first one where none is.
+[[nodiscard]] std::vector<int> thread_counts_of(const Ranks& ranks);
+
 /// One rank's share of `on_ranks`, given its bootstrap; for the drivers.
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,
                  const std::function<void(Context&)>& body);

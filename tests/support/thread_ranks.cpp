@@ -12,11 +12,8 @@
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
-namespace {
 
-/// The numbers of threads that `ranks` runs on: of them those in THREAD_RANKS ("2,4") alone, or the
-/// first one where none is.
-std::vector<int> sizes_of(const Ranks& ranks) {
+std::vector<int> thread_counts_of(const Ranks& ranks) {
   std::vector<int> sizes = ranks.thread_counts;
   std::erase_if(sizes, [&](int size) { return size < ranks.at_least || size > ranks.at_most; });
   const char* const wanted = std::getenv("THREAD_RANKS");
@@ -35,12 +32,10 @@ std::vector<int> sizes_of(const Ranks& ranks) {
   return sizes;
 }
 
-}  // namespace
-
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
   bool has_run = false;
   const bool other_network = std::getenv("BLUEFOG_NETWORK") != nullptr;
-  for (const int size : sizes_of(ranks)) {
+  for (const int size : thread_counts_of(ranks)) {
     has_run = true;
     for (const Layout layout : ranks.layouts) {
       if (size == 1 && layout != ranks.layouts.front()) {

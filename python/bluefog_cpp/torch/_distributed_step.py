@@ -28,10 +28,8 @@ from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
+from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
-
-CARRIED = "bluefog_cpp"
-"""The key in `state_dict` of what an algorithm carries from step to step."""
 
 
 def _asks_for_closure(optimizer: type) -> bool:
@@ -264,28 +262,13 @@ class DistributedStep:
         self._check_models()
 
     def carried(self) -> dict[str, Any] | None:
-        """What the algorithm carries from step to step, with the counts; None where it carries
-        nothing."""
-        tensors = dict(self._core.carried()) if self._core is not None else {}
-        return {"algorithm": self.algorithm, "step_count": self.core.step_count,
-                "round_count": self.core.round_count, "tensors": tensors} if tensors else None
+        """For `resume`; None where the algorithm carries nothing."""
+        return carried_by(self.algorithm, self._core) if self._core is not None else None
 
     def check_carried(self, carried: Any) -> None:
         """Raises InvalidArgument for what `resume` cannot go on from."""
-        where = f"{self._optimizer()._label}, load_state_dict"
-        if not isinstance(carried, dict) or carried.keys() != {"algorithm", "step_count",
-                                                               "round_count", "tensors"}:
-            raise InvalidArgument(f"{where}: expected what state_dict() of a wrapped optimizer "
-                                  f"gave, found {_arguments.shown(carried)}")
-        if carried["algorithm"] != self.algorithm:
-            raise InvalidArgument(f"{where}: expected the state of {self.algorithm}, found that of "
-                                  f"{carried['algorithm']}")
-        if not all(isinstance(each, torch.Tensor) for each in carried["tensors"].values()):
-            raise InvalidArgument(f"{where}: expected tensors, found others among them")
-        try:
-            self.core.check_carried(carried["tensors"])
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{where}: {error}") from None
+        check_carried(f"{self._optimizer()._label}, load_state_dict", self.algorithm, self.core,
+                      carried)
 
     def resume(self, carried: dict[str, Any]) -> None:
         self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])

@@ -70,8 +70,9 @@ def shrink() -> Membership:
     optimizers go on from the same step: ranks that were behind pass over the steps up to it,
     parameters become their mean over the ranks (with gradient all-reduce those of the rank that was
     furthest, with the optimizer's state), and corrections begin anew. Calls in flight raise
-    RankLostError where they are waited for. Windows of the program are gone: make them anew. The
-    graph of the machines goes where a whole machine is lost.
+    RankLostError where they are waited for; where no rank is lost, others have a second to end
+    theirs. Windows of the program are gone: make them anew. The graph of the machines goes where a
+    whole machine is lost.
 
     Ranks that have ended, left, or whose host is lost are not waited for; others for
     BLUEFOG_TIMEOUT, then they are left out, and get StateError where they come later. Returns who
@@ -138,17 +139,17 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     except PeerFailure as error:
         if not context.shrinks_on_failure or not (
                 isinstance(error, RankLostError)
-                or (windows_of is not None and _finds_dead_peer(context))):
+                or (windows_of is not None and _hears_of_loss(context))):
             raise
         loss = getattr(error, "result", None)
     shrink()
     return loss
 
 
-def _finds_dead_peer(context: core.Context) -> bool:
-    """Whether a rank has ended. A window may tell of it a moment before the context knows."""
+def _hears_of_loss(context: core.Context) -> bool:
+    """Whether a rank is lost: a window may tell of its end before the context hears of it."""
     end = time.monotonic() + 1
-    while not context.has_dead_peer():
+    while not context.is_revoked():
         if time.monotonic() > end:
             return False
         time.sleep(0.001)

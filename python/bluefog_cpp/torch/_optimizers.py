@@ -21,11 +21,12 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._deprecation import old_attribute
-from bluefog_cpp.torch._distributed_step import CARRIED, DistributedStep
+from bluefog_cpp.torch._distributed_step import DistributedStep
 from bluefog_cpp.torch._membership import survived_step
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
+from bluefog_cpp.torch._wrapped.carried_state import CARRIED
 from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
 from bluefog_cpp.torch._wrapped.steering import Steering

@@ -9,11 +9,11 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, Error, InvalidArgument
 from bluefog_cpp.torch._devices import take_device_of
-from bluefog_cpp.torch._distributed_step import CARRIED
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
 from bluefog_cpp.torch._tensors import check_writable
+from bluefog_cpp.torch._wrapped.carried_state import CARRIED
 
 Parameters = (Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
               | Iterable[tuple[str, torch.Tensor]])

@@ -4,9 +4,9 @@
     classes.py --self-test    check that a class that is too large is found
 """
 
-import pathlib
 import sys
-import tempfile
+
+from check import check
 
 MOST = 600
 # Why these have more: docs/decisions/0020-rooms.md.
@@ -34,37 +34,13 @@ def sizes_of(root):
     return found
 
 
-def too_large(sizes):
-    return [f"{header}: expected at most {EXPLAINED.get(header, MOST)} lines with its sources, "
-            f"found {lines}: give a part of the class's work to a class of its own"
-            for header, lines in sorted(sizes.items()) if lines > EXPLAINED.get(header, MOST)]
-
-
-def self_test():
-    with tempfile.TemporaryDirectory() as name:
-        room = pathlib.Path(name, "ops")
-        room.mkdir()
-        for file, lines in {"large.hpp": 2, "large.cpp": MOST - 100, "large_ending.cpp": 99,
-                            "full.hpp": 1, "full.cpp": MOST - 1,
-                            "full_part.hpp": 1, "full_part.cpp": 9}.items():
-            (room / file).write_text("\n" * lines)
-        found = too_large(sizes_of(pathlib.Path(name)))
-    if len(found) != 1 or not found[0].startswith(f"ops/large.hpp: expected at most {MOST} lines"):
-        print(f"expected the class large, found {found}")
-        return 1
-    print("the class that is too large was found")
-    return 0
-
-
 def main():
-    if sys.argv[1:] == ["--self-test"]:
-        return self_test()
-    sizes = sizes_of(pathlib.Path(sys.argv[1]))
-    found = too_large(sizes)
-    largest = sorted(sizes, key=sizes.get, reverse=True)[:3]
-    print("\n".join(found) or "largest classes: " + ", ".join(
-        f"{header} ({sizes[header]})" for header in largest))
-    return 1 if found else 0
+    files = {"large.hpp": 2, "large.cpp": MOST - 100, "large_ending.cpp": 99,
+             "full.hpp": 1, "full.cpp": MOST - 1, "full_part.hpp": 1, "full_part.cpp": 9}
+    return check("lines of the class and its sources", sizes_of,
+                 lambda header: EXPLAINED.get(header, MOST),
+                 "give a part of the class's work to a class of its own",
+                 ({f"ops/{name}": lines for name, lines in files.items()}, "ops/large.hpp"))
 
 
 if __name__ == "__main__":

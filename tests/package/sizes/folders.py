@@ -8,7 +8,8 @@ import collections
 import pathlib
 import subprocess
 import sys
-import tempfile
+
+from check import check
 
 MOST = 30
 # Folders of numbered pages, whose list is read by its numbers.
@@ -26,40 +27,17 @@ def files_below(root):
 
 
 def sizes_of(root):
-    return collections.Counter(pathlib.PurePosixPath(name).parent.as_posix()
-                               for name in files_below(root))
-
-
-def too_wide(root):
-    return [f"{folder}: expected at most {MOST} files, found {count}: give some that belong "
-            "together a folder of their own"
-            for folder, count in sizes_of(root).most_common()
-            if count > MOST and folder not in LISTS]
-
-
-def self_test():
-    with tempfile.TemporaryDirectory() as name:
-        root = pathlib.Path(name)
-        for folder, count in (("wide", MOST + 1), ("full", MOST), ("full/more", MOST)):
-            (root / folder).mkdir(parents=True)
-            for number in range(count):
-                (root / folder / f"{number}.hpp").touch()
-        found = too_wide(root)
-    if len(found) != 1 or not found[0].startswith(f"wide: expected at most {MOST} files"):
-        print(f"expected the folder wide, found {found}")
-        return 1
-    print("the folder that is too wide was found")
-    return 0
+    folders = collections.Counter(pathlib.PurePosixPath(name).parent.as_posix()
+                                  for name in files_below(root))
+    return {folder: count for folder, count in folders.items() if folder not in LISTS}
 
 
 def main():
-    if sys.argv[1:] == ["--self-test"]:
-        return self_test()
-    root = pathlib.Path(sys.argv[1])
-    found = too_wide(root)
-    print("\n".join(found) or "widest folders: " + ", ".join(
-        f"{folder} ({count})" for folder, count in sizes_of(root).most_common(3)))
-    return 1 if found else 0
+    files = {f"{folder}/{number}.hpp": 0
+             for folder, count in (("wide", MOST + 1), ("full", MOST), ("full/more", MOST))
+             for number in range(count)}
+    return check("files in the folder", sizes_of, lambda _: MOST,
+                 "give some that belong together a folder of their own", (files, "wide"))
 
 
 if __name__ == "__main__":

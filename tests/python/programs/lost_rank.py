@@ -11,10 +11,12 @@ KILL_STEP = 12
 STEPS = 40
 VICTIMS = {"many": {2: KILL_STEP}, "windows": {1: KILL_STEP}, "amid": {2: KILL_STEP},
            "two": {3: KILL_STEP, 0: KILL_STEP + 9}, "moving": {3: KILL_STEP},
-           "callback": {3: KILL_STEP}, "late": {3: 9}, "put": {1: KILL_STEP}}
+           "callback": {3: KILL_STEP}, "late": {3: 9}, "put": {1: KILL_STEP},
+           "hosts": {1: KILL_STEP}}
 """The ranks that are killed by themselves, and in which step."""
 EQUAL = {"gradients", "everybody", "closure", "amid", "callback", "late"}
 """The optimizers whose models are equal in the end."""
+WINDOWS = ("put", "get", "win_put", "async_push_sum")
 
 
 def end_here() -> None:
@@ -97,13 +99,17 @@ def training(case: str) -> None:
 
     import bluefog_cpp.torch as bf
 
+    if case == "hosts":  # each rank is a host: windows go over TCP
+        os.environ["BLUEFOG_HOST_ID"] = f"host-{os.environ['RANK']}"
     bf.init()
     launch_rank, size = bf.rank(), bf.size()
     torch.manual_seed(1)
+    # The kernel frees this before it says that the process has ended.
+    ballast = torch.ones(2**27) if case == "windows" and launch_rank == 1 else None  # noqa: F841
     if case in ("many", "put"):  # on a ring, rank 3 hears of the end of rank 1 from others alone
         bf.set_topology(bf.RingGraph(size), is_weighted=True)
     names = {"many": ("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure"),
-             "windows": ("put", "get", "win_put", "async_push_sum")}.get(case, (case,))
+             "windows": WINDOWS, "hosts": WINDOWS}.get(case, (case,))
     runs = [Run(bf, torch, name) for name in names]
     dies_in = VICTIMS[case].get(launch_rank)
     shrunk = []
@@ -141,7 +147,7 @@ def training(case: str) -> None:
             if shrunk and not ended:
                 ended = now
             longest = max(longest, now - before)
-        if case in ("many", "windows") and step % 3 == 0:
+        if case in ("many", "windows", "hosts") and step % 3 == 0:
             mean = bf.survive(lambda: bf.allreduce(torch.tensor([1.0, float(bf.size())])))
             assert mean[0] == 1.0 and mean[1] == bf.size(), mean
     for run in runs:
@@ -149,7 +155,7 @@ def training(case: str) -> None:
     counts = bf.allgather(torch.tensor([float(run.optimizer._distributed.core.step_count)
                                         for run in runs]))
     assert (counts == STEPS).all(), counts
-    if case in ("many", "windows", "amid", "two"):
+    if case in ("many", "windows", "hosts", "amid", "two"):
         assert len(shrunk) == bf.membership().epoch, shrunk
     report(bf, ended, longest)
 
@@ -223,7 +229,8 @@ def check(bfrun: str, case: str, lost: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
-        for name, gone in (("many", [2]), ("windows", [1]), ("put", [1]), ("amid", [2]),
+        for name, gone in (("many", [2]), ("windows", [1]), ("hosts", [1]),
+                           ("put", [1]), ("amid", [2]),
                            ("two", [0, 3]), ("moving", [1, 3]), ("callback", [1, 3]),
                            ("late", [1, 3]), ("sampling", [2, 3])):
             if name in (sys.argv[2:] or [name]):
