@@ -67,11 +67,15 @@ class Bootstrap {
     int rank = -1;      ///< its number before
     std::string cause;  ///< a clause for messages, the same on all ranks
   };
-  /// The ranks that go on without the others.
+  /// The ranks that go on without the others, and with processes that have joined.
   struct Regrouped {
     std::shared_ptr<Bootstrap> bootstrap;  ///< of them alone, numbered anew in the same order
-    std::vector<int> ranks;                ///< their numbers before, rising
+    std::vector<int> ranks;                ///< their numbers before, rising; empty on who joins
     std::vector<Lost> lost;                ///< the others, rising
+    int joined = 0;                        ///< the last so many of the new group are new
+    /// Why one of those that are new will not come any more, after some looks; empty where there
+    /// are none.
+    std::function<std::optional<std::string>()> why_joined_gone{};
     /// Whether one of them has given this group up and begun to form another one.
     std::function<bool()> is_given_up;
     /// Collective over them: says whether this one has set up what it needs. @return whether all
@@ -88,7 +92,16 @@ class Bootstrap {
   /// @throws UnsupportedError where ranks cannot go on without one of them (MPI, or a store that
   ///   ended with a rank). @throws StateError on a rank that the others have left out.
   /// @throws TransportError where what they meet in fails.
-  [[nodiscard]] virtual Regrouped regroup(WhyGone why_gone, Deadline deadline);
+  /// @param admits whether processes that wait to join are taken in: where all that have come say
+  ///   so.
+  ///
+  /// On a process that waits to join: returns when the ranks have taken it in. `why_gone`,
+  /// `deadline` and `admits` do not matter. @throws StateError where they do not, or have left.
+  [[nodiscard]] virtual Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits);
+  /// Whether processes wait to join. Cost: some messages to what the ranks meet in.
+  [[nodiscard]] virtual bool has_applicants() { return false; }
+  /// Whether this process waits to join: it is alone until `regroup`.
+  [[nodiscard]] virtual bool is_applicant() const noexcept { return false; }
   /// Why ranks cannot do so, a clause that is the same on all ranks; empty where they can.
   [[nodiscard]] virtual std::string_view regroup_obstacle() const noexcept {
     return "the way in which they have met cannot do without one of them";

@@ -131,6 +131,20 @@ class Context : public std::enable_shared_from_this<Context> {
   ///   store that ends with a rank. @throws StateError on a rank that the others have left out
   ///   (it was stopped, say), and after `close`. @throws TransportError where the store fails.
   [[nodiscard]] std::shared_ptr<Context> shrink();
+  /// `shrink` at a place at which all ranks are, that takes in the processes which wait to join:
+  /// they have the last numbers. Without one it is a `shrink`; a process that cannot join (other
+  /// settings, an end on the way) is turned away, and the others go on without it. A new rank finds
+  /// nothing of what the others have: `optimizers::DistributedOptimizer` gives it all it needs.
+  ///
+  /// On a process that waits (`is_applicant`): returns when the others have taken it in, however
+  /// long that takes.
+  /// @throws as `shrink`. @throws StateError on a process that the ranks turn away, or when they
+  ///   have left.
+  [[nodiscard]] std::shared_ptr<Context> regroup();
+  /// Whether processes wait to join. Local. Cost: some messages to the store in which ranks met.
+  [[nodiscard]] bool has_applicants();
+  /// Whether this process waits to join (`BLUEFOG_JOIN`): it is rank 0 of 1 until `regroup`.
+  [[nodiscard]] bool is_applicant() const noexcept;
   /// The numbers that this context's ranks had in the launch, and the ranks that were lost.
   [[nodiscard]] const Membership& membership() const noexcept;
 
@@ -168,6 +182,8 @@ class Context : public std::enable_shared_from_this<Context> {
   explicit Context(std::unique_ptr<ContextCore> core);
   /// Collective. @param problem why this rank cannot take part; empty if it can.
   void connect(const std::string& problem);
+  /// Does `shrink`, and `regroup`, which `admits` processes that wait.
+  [[nodiscard]] std::shared_ptr<Context> among_the_living(bool admits);
 
   std::unique_ptr<ContextCore> core_;
   int rank_;

@@ -6,8 +6,9 @@
 
 namespace bluefog {
 
-/// The ranks of a context, by their numbers in the launch, and those that were lost on the way
-/// (`Context::shrink`).
+/// The ranks of a context, by their numbers in the launch, those that were lost on the way
+/// (`Context::shrink`), and those that have joined (`Context::regroup`). Who joins has the next
+/// number that nobody has had.
 struct Membership {
   /// A rank that does not take part any more.
   struct Loss {
@@ -16,9 +17,16 @@ struct Membership {
     std::string cause;        ///< a clause for messages, the same on all ranks
   };
 
-  std::uint64_t epoch = 0;   ///< how often ranks have gone on without others
-  std::vector<int> ranks;    ///< by this context's numbers: the one of the launch; rising
-  std::vector<Loss> lost{};  ///< by epoch, then by rank
+  /// A rank that was not there at the start.
+  struct Entry {
+    int rank = -1;            ///< its number
+    std::uint64_t epoch = 0;  ///< the first one with it
+  };
+
+  std::uint64_t epoch = 0;      ///< how often ranks have gone on without others or with new ones
+  std::vector<int> ranks;       ///< by this context's numbers: the one of the launch; rising
+  std::vector<Loss> lost{};     ///< by epoch, then by rank
+  std::vector<Entry> joined{};  ///< likewise; also those that were lost later
 };
 
 }  // namespace bluefog

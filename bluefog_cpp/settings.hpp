@@ -66,6 +66,7 @@ struct Settings {
   /// A longer wait is logged; zero: never.
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);
   OnFailure on_failure = OnFailure::Raise;         ///< when a rank is lost; equal on all ranks
+  bool joins = false;                              ///< asks ranks that run to be taken in
   LogLevel log_level = LogLevel::Warning;          ///< lower ones are not shown
   bool log_hide_time = false;                      ///< leaves the time out of log lines
   std::string timeline;                            ///< file name prefix; empty: no timeline

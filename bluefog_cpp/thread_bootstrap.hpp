@@ -17,4 +17,9 @@ namespace bluefog {
 /// @throws InvalidArgument if `size` is less than 1.
 [[nodiscard]] std::vector<std::shared_ptr<Bootstrap>> make_thread_bootstraps(int size);
 
+/// The bootstrap of another thread of this process, which asks the ranks of `rank`, or those that
+/// go on after them, to take it in (`Context::regroup`).
+/// @throws InvalidArgument for another bootstrap than that of a thread.
+[[nodiscard]] std::shared_ptr<Bootstrap> make_thread_applicant(const Bootstrap& rank);
+
 }  // namespace bluefog

@@ -41,8 +41,9 @@ endfunction()
 if(BLUEFOG_HAVE_TORCH)
   # LibTorch's include folder has an fmt of its own, found before the system's, without the library.
   # Made once, here: each source that has it from the headers takes three seconds more.
-  bluefog_add_library(torch_fmt SOURCES "${PROJECT_SOURCE_DIR}/cmake/torch_fmt.cpp"
-                      PRIVATE bluefog::torch)
+  set(fmt_source "${PROJECT_BINARY_DIR}/torch_fmt.cpp")
+  configure_file(cmake/torch_fmt.cpp.in "${fmt_source}" COPYONLY)
+  bluefog_add_library(torch_fmt SOURCES "${fmt_source}" PRIVATE bluefog::torch)
   set(pch_source "${PROJECT_BINARY_DIR}/torch_pch.cpp")
   file(CONFIGURE OUTPUT "${pch_source}" CONTENT "// Carries the precompiled <torch/torch.h>.\n")
   add_library(bluefog_torch_pch OBJECT EXCLUDE_FROM_ALL "${pch_source}")

@@ -176,10 +176,26 @@ class DistributedOptimizer {
   ///   `Context::shrink`. Other calls are StateErrors then.
   void shrink();
 
-  /// The second half of `shrink`, collective over the ranks of `smaller`, which `Context::shrink` of
-  /// this optimizer's context has made, or of one that it is a copy of.
+  /// The second half of `shrink` and `join`, collective over the ranks of `other`, which
+  /// `Context::shrink` or `regroup` of this optimizer's context has made, or of one that it is a copy
+  /// of.
   /// @return the lowest of the ranks that were furthest.
-  int move_to(std::shared_ptr<Context> smaller);
+  /// @throws MismatchError where a rank that joins has another model or other options: on all ranks,
+  ///   before anything has changed but the context.
+  int move_to(std::shared_ptr<Context> other);
+
+  /// On a process that waits to join (`Context::is_applicant`): returns when the ranks that train
+  /// have taken it in, at the end of one of their steps, a few ahead. It has their mean of the
+  /// parameters then, the buffers, optimizer state and learning rates of one of them, and goes on
+  /// with the step that they go on with (`step_count`). On them nothing but the context and what it
+  /// says changes, and parameters, which become their mean. Elsewhere it does nothing.
+  /// @throws MismatchError where the others have another model or other options: they go on without
+  ///   this process. @throws StateError as `Context::regroup`.
+  void join();
+
+  /// Whether the ranks have agreed to meet after this step, to take in a process that waits
+  /// (`Context::regroup`). For callers that call `move_to`. Cost: rank 0 looks five times a second.
+  [[nodiscard]] bool meeting_is_due();
 
   /// The next `count` steps do nothing here, and count already: the other ranks have made them
   /// before. Local.

@@ -33,6 +33,10 @@ struct DistributedOptimizerOptions {
   /// symmetric the symmetric exponential graph, for D² with a self share of 0.4 (`topology::lazy`).
   std::optional<Schedule> schedule{};
 
+  /// Makes `schedule` for another number of ranks, where a process has joined
+  /// (`Context::regroup`). Empty: the default schedule takes its place then, with a line in the log.
+  std::function<Schedule(const Context&)> make_schedule{};
+
   /// In place of a schedule: plans that this rank makes as it goes. Each costs an allocation. With
   /// windows beside a schedule: its neighbours are those that plans may name.
   PlanOfRound plans{};
@@ -96,7 +100,8 @@ struct DistributedOptimizerOptions {
   std::function<void(const std::shared_ptr<Context>&)> when_shrunk{};
 
   /// Collective: gives all ranks the wrapped optimizer's state of that one, where models are to be
-  /// equal and a rank is lost. Empty: `broadcast_optimizer_state`.
+  /// equal and a rank is lost, and where one joins. Empty: `broadcast_optimizer_state`, which the
+  /// others heed only where models are to be equal.
   std::function<void(Context&, int of_rank)> share_state{};
 
   /// For callers whose backward passes lead errors through other layers, as Python's do.

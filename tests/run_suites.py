@@ -37,7 +37,7 @@ JOBS_THAT_WAIT = 2
 SHARED_FOLDERS = {"bodies", "support"}
 # Folders in which CMake looks for nvcc besides PATH.
 USUAL_NVCC = "/usr/local/cuda/bin/nvcc"
-# Where the driver of a GPU is.
+# A GPU's driver.
 GPU = pathlib.Path("/dev/nvidiactl")
 # Words that LEVEL adds to ctest's: tests with the label "long" take long and are rarely useful.
 LEVELS = {"ci": ("-LE", "^long$"), "long": ()}

@@ -6,7 +6,8 @@
 
 namespace bluefog {
 
-Bootstrap::Regrouped Bootstrap::regroup(WhyGone /*why_gone*/, Deadline /*deadline*/) {
+Bootstrap::Regrouped Bootstrap::regroup(WhyGone /*why_gone*/, Deadline /*deadline*/,
+                                        bool /*admits*/) {
   throw UnsupportedError(
       fmt::format("rank {}, shrink: expected ranks that can go on without one of them, found a "
                   "start by '{}': {}",

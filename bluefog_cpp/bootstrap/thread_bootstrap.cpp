@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "bluefog_cpp/bootstrap/bootstrap_call.hpp"
+#include "bluefog_cpp/bootstrap/store/applicant.hpp"
 #include "bluefog_cpp/bootstrap/store/regrouping.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/memory_store.hpp"
@@ -24,6 +25,28 @@ namespace bluefog {
 namespace {
 
 using Call = BootstrapCall;
+
+class Group;
+
+// What all groups of ranks that began together have in common.
+class Beginning {
+ public:
+  // What ranks write down when they form a group anew.
+  [[nodiscard]] std::shared_ptr<Store> notes() const {
+    return std::make_shared<MemoryStore>(notes_);
+  }
+  // A prefix that no group has had.
+  [[nodiscard]] std::string new_prefix() { return fmt::format("threads/{}", prefixes_++); }
+  // The group of that number, which its ranks form.
+  static std::shared_ptr<Group> formed(const std::shared_ptr<Beginning>& self, std::int64_t number,
+                                       int size);
+
+ private:
+  std::mutex mutex_;
+  std::atomic<int> prefixes_{0};
+  std::shared_ptr<MemoryStore::Contents> notes_ = std::make_shared<MemoryStore::Contents>();
+  std::map<std::int64_t, std::weak_ptr<Group>> formed_;
+};
 
 // The meeting place of the ranks: one round at a time, into which each of them puts its part.
 class Group {
@@ -37,21 +60,20 @@ class Group {
     std::shared_ptr<Group> child;  // of Call::Duplicate
   };
 
-  explicit Group(int size) : parts_(size), left_(size, false) {}
+  Group(std::shared_ptr<Beginning> beginning, int size)
+      : parts_(size),
+        left_(size, false),
+        beginning_(std::move(beginning)),
+        prefix_(beginning_->new_prefix()) {}
 
-  // What ranks write down when they go on without others.
-  [[nodiscard]] const std::shared_ptr<MemoryStore::Contents>& notes() const noexcept {
-    return notes_;
-  }
-  // The group that ranks of this one go on as.
-  std::shared_ptr<Group> smaller(std::int64_t number, int size) {
-    const std::lock_guard lock(mutex_);
-    std::weak_ptr<Group>& known = smaller_[number];
-    std::shared_ptr<Group> group = known.lock();
-    if (!group) {
-      known = group = std::make_shared<Group>(size);
-    }
-    return group;
+  [[nodiscard]] const std::shared_ptr<Beginning>& beginning() const noexcept { return beginning_; }
+  // Where ranks of this group meet to form another one.
+  [[nodiscard]] Regrouping::Place place_of(int rank) const {
+    return {.store = beginning_->notes(),
+            .rank = rank,
+            .size = size(),
+            .prefix = prefix_,
+            .root = "threads"};
   }
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(left_.size()); }
@@ -108,7 +130,7 @@ class Group {
       part.reset();
     }
     if (call == Call::Duplicate) {
-      round->child = std::make_shared<Group>(size());
+      round->child = std::make_shared<Group>(beginning_, size());
     }
     result_ = std::move(round);
     arrived_ = 0;
@@ -169,21 +191,27 @@ class Group {
   int arrived_ = 0;
   std::uint64_t rounds_ = 0;
   std::shared_ptr<const Round> result_;
-  std::shared_ptr<MemoryStore::Contents> notes_ = std::make_shared<MemoryStore::Contents>();
-  std::map<std::int64_t, std::weak_ptr<Group>> smaller_;
+  std::shared_ptr<Beginning> beginning_;
+  std::string prefix_;
 };
 
-class ThreadBootstrap final : public Bootstrap {
+std::shared_ptr<Group> Beginning::formed(const std::shared_ptr<Beginning>& self,
+                                         std::int64_t number, int size) {
+  const std::lock_guard lock(self->mutex_);
+  std::weak_ptr<Group>& known = self->formed_[number];
+  std::shared_ptr<Group> group = known.lock();
+  if (!group) {
+    known = group = std::make_shared<Group>(self, size);
+  }
+  return group;
+}
+
+class ThreadBootstrap : public Bootstrap {
  public:
   ThreadBootstrap(std::shared_ptr<Group> group, int rank)
       : group_(std::move(group)),
         rank_(rank),
-        regrouping_(std::make_shared<Regrouping>(
-            Regrouping::Place{.store = std::make_shared<MemoryStore>(group_->notes()),
-                              .rank = rank_,
-                              .size = group_->size(),
-                              .prefix = "threads",
-                              .root = "threads"})) {}
+        regrouping_(std::make_shared<Regrouping>(group_->place_of(rank_))) {}
   ~ThreadBootstrap() override { group_->leave(rank_); }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -218,22 +246,43 @@ class ThreadBootstrap final : public Bootstrap {
 
   [[nodiscard]] std::string_view regroup_obstacle() const noexcept override { return {}; }
 
-  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline) override {
+  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits) override {
     const std::atomic<bool> never{false};
-    const auto verdict = regrouping_->meet(why_gone, deadline, never);
+    const Regrouping::Coming coming{
+        .why_gone = std::move(why_gone), .admits = admits, .deadline = deadline};
+    const auto verdict = regrouping_->meet(coming, never);
     const auto own =
         static_cast<int>(std::ranges::find(verdict.ranks, rank_) - verdict.ranks.begin());
-    const auto settle = [held = regrouping_, verdict, why_gone](bool is_ready, Deadline until) {
+    Regrouped left = group_of(regrouping_, verdict, own, coming.why_gone);
+    left.ranks = verdict.ranks;
+    left.lost = verdict.lost;
+    left.joined = static_cast<int>(verdict.joined.size());
+    left.why_joined_gone = [held = regrouping_, verdict] { return held->why_joined_gone(verdict); };
+    return left;
+  }
+
+  [[nodiscard]] bool has_applicants() override { return regrouping_->has_applicants(); }
+  [[nodiscard]] std::shared_ptr<Bootstrap> make_applicant() const;
+
+ protected:
+  // The part of a group that its meeting leaves open. `own`: this rank's number in it.
+  [[nodiscard]] Regrouped group_of(const std::shared_ptr<Regrouping>& meeting,
+                                   const Regrouping::Verdict& verdict, int own,
+                                   const WhyGone& why_gone) const {
+    const auto settle = [meeting, verdict, why_gone](bool is_ready, Deadline until) {
       const std::atomic<bool> is_over{false};
-      return held->settle(verdict, is_ready, why_gone, until, is_over);
+      const Regrouping::Coming coming{.why_gone = why_gone, .deadline = until};
+      return meeting->settle(verdict, is_ready, coming, is_over);
     };
     return {.bootstrap = std::make_shared<ThreadBootstrap>(
-                group_->smaller(verdict.group, static_cast<int>(verdict.ranks.size())), own),
-            .ranks = verdict.ranks,
-            .lost = verdict.lost,
-            .is_given_up = [held = regrouping_] { return held->is_given_up(); },
+                Beginning::formed(group_->beginning(), verdict.group, verdict.size()), own),
+            .ranks = {},
+            .lost = {},
+            .is_given_up = [meeting] { return meeting->is_given_up(); },
             .settle = settle};
   }
+
+  [[nodiscard]] const std::shared_ptr<Group>& group() const noexcept { return group_; }
 
  private:
   std::shared_ptr<const Group::Round> meet(Call call, Blob blob, Deadline deadline) {
@@ -253,6 +302,49 @@ class ThreadBootstrap final : public Bootstrap {
   std::shared_ptr<Regrouping> regrouping_;
 };
 
+// A thread that is alone until the ranks take it in.
+class ThreadApplicant final : public ThreadBootstrap {
+ public:
+  explicit ThreadApplicant(const std::shared_ptr<Beginning>& beginning)
+      : ThreadApplicant(std::make_shared<Group>(beginning, 1), nullptr) {}
+  ThreadApplicant(const std::shared_ptr<Group>& alone, std::shared_ptr<Applicant> applicant)
+      : ThreadBootstrap(alone, 0),
+        applicant_(applicant ? std::move(applicant)
+                             : std::make_shared<Applicant>(alone->place_of(0))) {}
+
+  [[nodiscard]] bool is_applicant() const noexcept override { return true; }
+  [[nodiscard]] bool has_applicants() override { return false; }
+
+  [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline /*deadline*/) override {
+    return std::make_shared<ThreadApplicant>(std::make_shared<Group>(group()->beginning(), 1),
+                                             applicant_);
+  }
+
+  [[nodiscard]] Regrouped regroup(WhyGone /*why_gone*/, Deadline /*deadline*/,
+                                  bool /*admits*/) override {
+    const std::atomic<bool> never{false};
+    const Applicant::Admission admission = applicant_->wait(never);
+    Regrouped left = group_of(admission.meeting, admission.verdict, admission.rank,
+                              [](int) { return std::nullopt; });
+    left.joined = 1;
+    left.settle = [held = applicant_, settle = left.settle](bool is_ready, Deadline until) {
+      const bool have_settled = settle(is_ready, until);
+      if (have_settled) {
+        held->end();
+      }
+      return have_settled;
+    };
+    return left;
+  }
+
+ private:
+  std::shared_ptr<Applicant> applicant_;
+};
+
+std::shared_ptr<Bootstrap> ThreadBootstrap::make_applicant() const {
+  return std::make_shared<ThreadApplicant>(group_->beginning());
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<Bootstrap>> make_thread_bootstraps(int size) {
@@ -260,12 +352,22 @@ std::vector<std::shared_ptr<Bootstrap>> make_thread_bootstraps(int size) {
     throw InvalidArgument(
         fmt::format("make_thread_bootstraps: expected 1 rank or more, got {}", size));
   }
-  const auto group = std::make_shared<Group>(size);
+  const auto group = std::make_shared<Group>(std::make_shared<Beginning>(), size);
   std::vector<std::shared_ptr<Bootstrap>> bootstraps;
   for (int rank = 0; rank < size; ++rank) {
     bootstraps.push_back(std::make_shared<ThreadBootstrap>(group, rank));
   }
   return bootstraps;
+}
+
+std::shared_ptr<Bootstrap> make_thread_applicant(const Bootstrap& rank) {
+  const auto* const thread = dynamic_cast<const ThreadBootstrap*>(&rank);
+  if (thread == nullptr) {
+    throw InvalidArgument(fmt::format(
+        "make_thread_applicant: expected the bootstrap of a thread, found a start by '{}'",
+        rank.name()));
+  }
+  return thread->make_applicant();
 }
 
 }  // namespace bluefog

@@ -48,7 +48,10 @@ class WatchForLosses {
         }
       }
       if (left.is_given_up()) {
-        throw PeerFailure(left.ranks.front(), "another rank has given this group up");
+        throw PeerFailure(-1, "another rank has given this group up");
+      }
+      if (const auto cause = left.why_joined_gone ? left.why_joined_gone() : std::nullopt) {
+        throw PeerFailure(-1, *cause);
       }
     });
   }
@@ -72,7 +75,8 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings) {
   std::shared_ptr<Context> context(
       new Context(std::make_unique<ContextCore>(std::move(bootstrap), settings)));
-  std::string problem = size_problem(settings, context->size());
+  std::string problem =
+      context->is_applicant() ? std::string() : size_problem(settings, context->size());
   if (settings.on_failure == OnFailure::Shrink && problem.empty()) {
     problem = shrink_problem(context->core().bootstrap());
   }
@@ -131,34 +135,47 @@ std::shared_ptr<Context> Context::duplicate() {
   return copy;
 }
 
-std::shared_ptr<Context> Context::shrink() {
+std::shared_ptr<Context> Context::shrink() { return among_the_living(false); }
+
+std::shared_ptr<Context> Context::regroup() { return among_the_living(true); }
+
+std::shared_ptr<Context> Context::among_the_living(bool admits) {
   if (core_->engine().is_closed()) {
     throw StateError(fmt::format("rank {}, shrink: the context is closed", rank()));
   }
   while (true) {
-    const Bootstrap::Regrouped left = core_->regroup();
-    std::shared_ptr<Context> smaller(new Context(core_->among(left)));
+    const Bootstrap::Regrouped left = core_->regroup(admits);
+    std::shared_ptr<Context> group(new Context(core_->among(left)));
     std::exception_ptr problem;
     bool is_ready = false;
     try {
       const WatchForLosses watch(left, core_->engine());
-      smaller->connect({});
+      if (left.joined > 0) {
+        group->core().tell_newcomers();
+      }
+      group->connect({});
       is_ready = true;
     } catch (const PeerFailure&) {  // the others find it too, and all try again
     } catch (...) {
-      problem = std::current_exception();
+      if (left.joined == 0 || is_applicant()) {  // else those that join may be to blame
+        problem = std::current_exception();
+      }
     }
     const bool are_all_ready = left.settle(is_ready, Deadline::after(settings().timeout));
     if (problem) {
       std::rethrow_exception(problem);
     }
     if (are_all_ready) {
-      smaller->core().watch_for_losses();
+      group->core().watch_for_losses();
       close();
-      return smaller;
+      return group;
     }
   }
 }
+
+bool Context::has_applicants() { return core_->bootstrap().has_applicants(); }
+
+bool Context::is_applicant() const noexcept { return core_->bootstrap().is_applicant(); }
 
 const Membership& Context::membership() const noexcept { return core_->membership(); }
 

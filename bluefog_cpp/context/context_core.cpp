@@ -9,11 +9,14 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/alignment.hpp"
+#include "bluefog_cpp/context/members.hpp"
 #include "bluefog_cpp/context/resync.hpp"
 #include "bluefog_cpp/context/settings_agreement.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
@@ -270,7 +273,7 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   return copy;
 }
 
-Bootstrap::Regrouped ContextCore::regroup() {
+Bootstrap::Regrouped ContextCore::regroup(bool admits) {
   const auto calls =
       std::make_shared<LastCalls>(family_, fmt::format("rank {} has called shrink()", rank()));
   bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });
@@ -280,27 +283,33 @@ Bootstrap::Regrouped ContextCore::regroup() {
         calls->look(cause.has_value());
         return cause;
       },
-      Deadline::after(settings_.timeout));
+      Deadline::after(settings_.timeout), admits);
   calls->end();
   return left;
 }
 
 std::unique_ptr<ContextCore> ContextCore::among(const Bootstrap::Regrouped& left) {
-  auto core = std::make_unique<ContextCore>(left.bootstrap, settings_);
+  Settings settings = settings_;
+  settings.joins = false;  // it has
+  auto core = std::make_unique<ContextCore>(left.bootstrap, settings);
   core->timeline_ = timeline_;
   core->recorder_ = recorder_;
-  Membership& members = core->membership_;
-  members = {.epoch = membership_.epoch + 1, .ranks = {}, .lost = membership_.lost};
-  for (const int rank : left.ranks) {
-    members.ranks.push_back(membership_.ranks[static_cast<std::size_t>(rank)]);
+  if (!left.ranks.empty()) {
+    core->membership_ = members_of(membership_, left);
+  }
+  for (const int rank : left.joined == 0 ? left.ranks : std::vector<int>()) {
     core->former_machines_.push_back(machines_.machine_of(rank));
   }
-  for (const auto& [rank, cause] : left.lost) {
-    members.lost.push_back({.rank = membership_.ranks[static_cast<std::size_t>(rank)],
-                            .epoch = members.epoch,
-                            .cause = cause});
-  }
   return core;
+}
+
+void ContextCore::tell_newcomers() {
+  const std::string own = to_text(membership_);
+  const auto texts =
+      bootstrap_->allgather(std::as_bytes(std::span(own)), Deadline::after(settings_.timeout));
+  // The lowest rank was there before.
+  membership_ =
+      membership_from({reinterpret_cast<const char*>(texts.front().data()), texts.front().size()});
 }
 
 void ContextCore::use_device(int device, const gpu::Libraries* libraries) {

@@ -86,9 +86,11 @@ class ContextCore {
   void watch_for_losses();
   /// Collective over the ranks that live: `Bootstrap::regroup`. Ends the calls of this context and
   /// its copies, and those that others are in: where no rank is lost, after a second.
-  [[nodiscard]] Bootstrap::Regrouped regroup();
-  /// The core of the context of those ranks, which is still to be connected.
+  [[nodiscard]] Bootstrap::Regrouped regroup(bool admits);
+  /// Collective over those ranks. The core of their context, which is still to be connected.
   [[nodiscard]] std::unique_ptr<ContextCore> among(const Bootstrap::Regrouped& left);
+  /// Collective over a group with ranks that are new: these hear who takes part.
+  void tell_newcomers();
   void close() noexcept;
 
  private:

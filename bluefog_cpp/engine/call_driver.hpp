@@ -16,6 +16,7 @@
 #include "bluefog_cpp/engine/progress/progress_thread.hpp"
 #include "bluefog_cpp/engine/progress/sleepers.hpp"
 #include "bluefog_cpp/engine/progress_hook.hpp"
+#include "bluefog_cpp/engine/records/appointment.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/revocation.hpp"
@@ -36,6 +37,7 @@ class CallDriver {
     CallQueue& queue;
     CallLedger& ledger;
     Revocation& revocation;
+    Appointment& appointment;
     const CallRecords& records;
     const StallReport& stalls;
     HopelessCalls& hopeless;

@@ -23,6 +23,8 @@ void CallDriver::receive(int source, ControlMessage report) {
   } else if (report.kind == ControlMessage::Kind::Revocation) {
     parts_.revocation.hear({.lost = static_cast<int>(report.call), .text = std::move(report.text)});
     end_revoked_calls();
+  } else if (report.kind == ControlMessage::Kind::Appointment) {
+    parts_.appointment.hear(report.call);
   } else {
     receive_refusal(source, std::move(report));
   }

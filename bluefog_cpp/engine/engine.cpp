@@ -37,6 +37,7 @@ Engine::Engine(EngineParts parts)
                .queue = queue_,
                .ledger = ledger_,
                .revocation = revocation_,
+               .appointment = appointment_,
                .records = records_,
                .stalls = stalls_,
                .hopeless = hopeless_,

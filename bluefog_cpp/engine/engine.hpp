@@ -129,8 +129,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// an exception from it fails the call and leaves the wait.
   void set_interrupt_check(std::function<void()> check);
 
-  /// Runs the interrupt check, if there is one, for waits outside the engine. @throws what it
-  /// throws.
+  /// Runs the interrupt check for waits outside the engine. @throws what it throws.
   void check_interrupt();
 
   /// Writes the flight record, where one is kept: for calls outside the engine.
@@ -146,10 +145,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool is_revoked();
   /// @param where for the message. @throws RankLostError where they have.
   void check_revoked(std::string_view where);
-  /// Revokes all calls, here and at the peers: this rank goes on in a smaller group. Does nothing
-  /// after `close`.
+  /// Revokes all calls, here and at the peers. Does nothing after `close`.
   void revoke(std::string_view why);
 
+  [[nodiscard]] Appointment& appointment() noexcept { return appointment_; }
   /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
   /// not; else empty, as while another thread drives this engine.
   [[nodiscard]] std::string call_ahead(int peer);
@@ -218,6 +217,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   CallQueue queue_;
   CallLedger ledger_;
   Revocation revocation_;
+  Appointment appointment_{peers_};
   CallRecords records_;
   StallReport stalls_;
   HopelessCalls hopeless_;

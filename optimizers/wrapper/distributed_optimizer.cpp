@@ -72,9 +72,11 @@ void DistributedOptimizer::resume(const NamedTensors& carried, std::int64_t step
 }
 
 void DistributedOptimizer::shrink() { training_->shrink(); }
-int DistributedOptimizer::move_to(std::shared_ptr<Context> smaller) {
-  return training_->move_to(std::move(smaller));
+int DistributedOptimizer::move_to(std::shared_ptr<Context> other) {
+  return training_->move_to(std::move(other));
 }
+void DistributedOptimizer::join() { training_->join(); }
+bool DistributedOptimizer::meeting_is_due() { return training_->meeting_is_due(); }
 void DistributedOptimizer::pass_over(std::int64_t count) { training_->state().pass_over(count); }
 
 void DistributedOptimizer::refuse_step(std::string_view reason) {

@@ -69,8 +69,10 @@ DistributedOptimizer::State::~State() {
   try {
     algorithm_->drain();
   } catch (const std::exception& error) {
-    // A program may end without `finish`; its parameters then lack the last average.
-    const bool has_left = context_->core().engine().is_closed();
+    // A program may end without `finish`; its parameters then lack the last average. Where a rank
+    // is lost, it makes them anew.
+    Engine& engine = context_->core().engine();
+    const bool has_left = engine.is_closed() || engine.is_revoked();
     const std::string text =
         fmt::format("a distributed optimizer ended with work in flight: {}", error.what());
     has_left ? context_->log().info(text) : context_->log().error(text);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -19,21 +20,30 @@
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "optimizers/wrapper/common_counts.hpp"
+#include "optimizers/wrapper/model_agreement.hpp"
 
 namespace bluefog::optimizers {
 namespace {
 
 /// "2 ranks go on without rank 1 (that rank's process has ended)".
-std::string description_of(const Membership& members) {
+std::string description_of(const Membership& members, int joined) {
   std::vector<std::string> lost;
   for (const Membership::Loss& loss : members.lost) {
     if (loss.epoch == members.epoch) {
       lost.push_back(fmt::format("rank {} ({})", loss.rank, loss.cause));
     }
   }
-  return fmt::format("{} rank{} on without {}", members.ranks.size(),
-                     members.ranks.size() == 1 ? " goes" : "s go",
-                     lost.empty() ? "any other one" : fmt::format("{}", fmt::join(lost, ", ")));
+  std::string text = fmt::format("{} rank{} on", members.ranks.size(),
+                                 members.ranks.size() == 1 ? " goes" : "s go");
+  if (!lost.empty() || joined == 0) {
+    text += fmt::format(" without {}", lost.empty() ? std::string("any other one")
+                                                    : fmt::format("{}", fmt::join(lost, ", ")));
+  }
+  return joined == 0
+             ? text
+             : text +
+                   fmt::format(", {} of them new: rank{} {}", joined, joined == 1 ? "" : "s",
+                               fmt::join(members.ranks.end() - joined, members.ranks.end(), ", "));
 }
 
 /// The numbers that the ranks of `smaller` had in `larger`.
@@ -142,6 +152,7 @@ void DistributedOptimizer::Training::step() {
     begin_step();
     state().step();
   });
+  end_step();
 }
 
 at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
@@ -150,7 +161,50 @@ at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
     begin_step();
     loss = closure ? state().step([&] { return loss = closure(); }) : state().step(closure);
   });
+  end_step();
   return loss;
+}
+
+void DistributedOptimizer::Training::end_step() {
+  if (goes_on() && meeting_is_due()) {
+    survive([this] {
+      state().drain();
+      go_on(true);
+    });
+  }
+}
+
+bool DistributedOptimizer::Training::meeting_is_due() {
+  look_for_applicants();
+  Engine& engine = context_->core().engine();
+  const AlgorithmRow& row = row_of(options_.algorithm);
+  if (row.uses_windows || options_.algorithm == AlgorithmName::None) {
+    (void)engine.is_revoked();  // nothing else has it look at what the others say
+  }
+  const auto step = engine.appointment().step();
+  return step && static_cast<std::uint64_t>(counts().steps()) >= *step;
+}
+
+void DistributedOptimizer::Training::look_for_applicants() {
+  constexpr std::chrono::milliseconds kBetweenLooks(200);
+  constexpr int kMostSteps = 8;
+  Engine& engine = context_->core().engine();
+  const auto now = std::chrono::steady_clock::now();
+  if (context_->rank() != 0 || engine.appointment().step() || now - last_look_ < kBetweenLooks) {
+    return;
+  }
+  last_look_ = now;
+  if (context_->has_applicants()) {
+    // Ranks that average with neighbours may be as many steps ahead as the graph is wide.
+    const std::int64_t step = counts().steps() + 1 + std::min(context_->size(), kMostSteps);
+    engine.run_exclusively([&] { engine.appointment().make(static_cast<std::uint64_t>(step)); });
+  }
+}
+
+void DistributedOptimizer::Training::join() {
+  if (context_->is_applicant()) {
+    go_on(true);
+  }
 }
 
 void DistributedOptimizer::Training::drain() {
@@ -167,23 +221,37 @@ void DistributedOptimizer::Training::finish() {
   });
 }
 
-void DistributedOptimizer::Training::shrink() {
+void DistributedOptimizer::Training::go_on(bool admits) {
   while (true) {
+    const bool joins = context_->is_applicant();
     try {
-      move_to(context_->shrink());
-      if (context_->rank() == 0) {
-        context_->log().warning(fmt::format("shrink: {}", description_of(context_->membership())));
-      }
-      if (options_.when_shrunk) {
-        options_.when_shrunk(context_);
-      }
-      return;
+      move_to(admits ? context_->regroup() : context_->shrink());
     } catch (const RankLostError&) {  // another one
+      continue;
+    } catch (const Error& error) {
+      if (joins) {
+        context_->close();  // the others go on without it
+      }
+      if (joins || Newcomers(context_->membership(), false).count == 0) {
+        throw;
+      }
+      context_->log().warning(
+          fmt::format("a process that was to join is not like the others: {}", error.what()));
+      continue;
     }
+    if (context_->rank() == 0) {
+      const Newcomers newcomers(context_->membership(), joins);
+      context_->log().warning(
+          fmt::format("shrink: {}", description_of(context_->membership(), newcomers.count)));
+    }
+    if (options_.when_shrunk) {
+      options_.when_shrunk(context_);
+    }
+    return;
   }
 }
 
-int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
+int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
   if (options_.plans) {
     throw UnsupportedError(fmt::format(
         "rank {}, shrink: expected a schedule, which goes on without the lost ranks, found plans "
@@ -191,33 +259,58 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
         "Context::shrink()",
         context_->rank()));
   }
-  if (options_.schedule) {
-    const std::vector<int> left = ranks_left(context_->membership(), smaller->membership());
-    options_.schedule = options_.schedule->without(others(left, context_->size())).among(left);
-  }
-  context_ = std::move(smaller);
+  const Newcomers newcomers(other->membership(), context_->is_applicant());
+  options_.schedule = schedule_for(*other);
+  context_ = std::move(other);
   if (state_) {
     counts_ = state_->counts();
     passed_over_ = state_->passed_over();
     state_.reset();
   }
   try {
-    return make_state();
+    return make_state(newcomers);
   } catch (const std::exception& error) {
     end_ = error.what();
     throw;
   }
 }
 
-int DistributedOptimizer::Training::make_state() {
-  CommonCounts counts = agree_on_counts(*context_, counts_.steps(), counts_.rounds());
-  if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
+std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Context& other) const {
+  if (Newcomers(other.membership(), false).count > 0) {
+    if (options_.make_schedule) {
+      return options_.make_schedule(other);
+    }
+    if (options_.schedule && other.rank() == 0) {
+      other.log().warning(
+          "shrink: the schedule that was given does not fit ranks that are new: the default one "
+          "goes on in its place");
+    }
+    return std::nullopt;
+  }
+  if (!options_.schedule) {
+    return std::nullopt;
+  }
+  const std::vector<int> left = ranks_left(context_->membership(), other.membership());
+  return options_.schedule->without(others(left, context_->size())).among(left);
+}
+
+int DistributedOptimizer::Training::make_state(const Newcomers& newcomers) {
+  if (newcomers.count > 0) {  // all else changes something
+    (void)agree_on_model(*context_, optimizer_, parameters_, options_);
+  }
+  constexpr std::int64_t kNone = -1;
+  CommonCounts counts = newcomers.is_one
+                            ? agree_on_counts(*context_, kNone, kNone)
+                            : agree_on_counts(*context_, counts_.steps(), counts_.rounds());
+  if (newcomers.is_one) {
+    counts.behind = 0;
+  } else if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
     counts = {.steps = counts_.steps(),
               .rounds = counts_.rounds(),
               .behind = 0,
               .furthest = counts.furthest};
   }
-  take_common_values(counts.furthest);
+  take_common_values(counts.furthest, newcomers);
   auto state = std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_);
   state->resume(state->carried(), counts.steps, counts.rounds);
   if (averaging_) {
@@ -225,29 +318,42 @@ int DistributedOptimizer::Training::make_state() {
   }
   state->pass_over(passed_over_ + counts.behind);
   state_ = std::move(state);
+  end_.clear();
   return counts.furthest;
 }
 
-void DistributedOptimizer::Training::take_common_values(int furthest) {
+void DistributedOptimizer::Training::take_common_values(int furthest, const Newcomers& newcomers) {
   const AlgorithmRow& row = row_of(options_.algorithm);
-  if (!row.sums_gradients) {
-    if (options_.algorithm != AlgorithmName::None) {
-      average_floating(*context_, parameters_, "shrink");
-    }
-    return;
+  if (newcomers.count > 0) {
+    give_newcomers(newcomers, *context_, parameters_, furthest, "shrink");
+    give_newcomers(newcomers, *context_, buffers_, furthest, "shrink");
   }
-  broadcast(*context_, parameters_, furthest, "shrink");
+  if (row.sums_gradients) {
+    broadcast(*context_, parameters_, furthest, "shrink");
+  } else if (options_.algorithm != AlgorithmName::None) {
+    average_without(newcomers, *context_, parameters_, "shrink");
+  }
+  if (row.sums_gradients || newcomers.count > 0) {
+    take_state(furthest, newcomers);
+  }
+}
+
+void DistributedOptimizer::Training::take_state(int furthest, const Newcomers& newcomers) {
   if (options_.share_state) {
     options_.share_state(*context_, furthest);
     return;
   }
   try {
-    broadcast_optimizer_state(*context_, optimizer_, furthest);
+    if (row_of(options_.algorithm).sums_gradients) {
+      broadcast_optimizer_state(*context_, optimizer_, furthest);
+    } else {
+      give_newcomers_state(newcomers, *context_, optimizer_, furthest);
+    }
   } catch (const UnsupportedError& error) {
     if (context_->rank() == 0) {
-      context_->log().warning(
-          fmt::format("shrink: ranks that were a step behind keep their optimizer's own state: {}",
-                      error.what()));
+      context_->log().warning(fmt::format(
+          "shrink: ranks that were a step behind, or are new, keep their optimizer's own state: {}",
+          error.what()));
     }
   }
 }

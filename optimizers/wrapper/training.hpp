@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/wrapper/distributed_optimizer_state.hpp"
+#include "optimizers/wrapper/newcomers.hpp"
 
 namespace bluefog::optimizers {
 
@@ -33,8 +35,10 @@ class DistributedOptimizer::Training {
   at::Tensor step(const Closure& closure);
   void drain();
   void finish();
-  void shrink();
-  int move_to(std::shared_ptr<Context> smaller);
+  void shrink() { go_on(false); }
+  void join();
+  [[nodiscard]] bool meeting_is_due();
+  int move_to(std::shared_ptr<Context> other);
 
  private:
   /// Whether a lost rank is no error.
@@ -48,11 +52,22 @@ class DistributedOptimizer::Training {
   [[nodiscard]] bool hears_of_loss() const;
   /// `look_for_losses` at the begin of a step, which counts.
   void begin_step();
+  /// Collective over the ranks that live: goes on with them, and with processes that wait, if it
+  /// `admits` them.
+  void go_on(bool admits);
+  /// The end of a step: ranks meet there where one wants to join.
+  void end_step();
+  /// Rank 0 has the others meet where a process waits to join.
+  void look_for_applicants();
+  /// Of the ranks of `other`.
+  [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
-  int make_state();
+  int make_state(const Newcomers& newcomers);
   /// Collective: parameters, and what else has to be equal, as they were on the furthest rank, or
   /// their mean.
-  void take_common_values(int furthest);
+  void take_common_values(int furthest, const Newcomers& newcomers);
+  /// Collective: the optimizer's state of the furthest rank, on all or on newcomers alone.
+  void take_state(int furthest, const Newcomers& newcomers);
 
   std::shared_ptr<Context> context_;
   torch::optim::Optimizer& optimizer_;
@@ -64,6 +79,8 @@ class DistributedOptimizer::Training {
   StepCounts counts_;
   std::int64_t passed_over_ = 0;
   std::unique_ptr<State> state_;
+  /// When rank 0 has looked for processes that wait to join.
+  std::chrono::steady_clock::time_point last_look_{};
   /// Why there is no state; empty while there is one.
   std::string end_;
 };

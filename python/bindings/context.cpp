@@ -87,6 +87,11 @@ void bind_context(py::module_& module) {
       .def(
           "shrink", [](Context& c) { return prepared(c.shrink()); }, WithoutGil(),
           "Collective over the ranks that live: a new context over them. This one ends.")
+      .def(
+          "regroup", [](Context& c) { return prepared(c.regroup()); }, WithoutGil(),
+          "The same with the processes that wait to join.")
+      .def_property_readonly("is_applicant", &Context::is_applicant,
+                             "Whether this process waits to join.")
       .def_property_readonly("membership",
                              [](const Context& c) {
                                const Membership& members = c.membership();
@@ -94,7 +99,11 @@ void bind_context(py::module_& module) {
                                for (const Membership::Loss& loss : members.lost) {
                                  lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause));
                                }
-                               return py::make_tuple(members.epoch, members.ranks, lost);
+                               py::list joined;
+                               for (const Membership::Entry& entry : members.joined) {
+                                 joined.append(py::make_tuple(entry.rank, entry.epoch));
+                               }
+                               return py::make_tuple(members.epoch, members.ranks, lost, joined);
                              })
       .def_property_readonly(
           "shrinks_on_failure",

@@ -151,10 +151,18 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
-    opt::RowSums row_sums, const std::optional<std::string>& compression) {
+    opt::RowSums row_sums, const std::optional<std::string>& compression,
+    const std::optional<std::string>& schedule_name) {
   opt::DistributedOptimizerOptions options;
   options.row_sums = row_sums;
   options.schedule = schedule;
+  if (schedule_name) {
+    options.make_schedule = [name = *schedule_name,
+                             row = opt::AlgorithmName(algorithm)](const Context& other) {
+      return opt::schedule_named(row, name,
+                                 {.size = other.size(), .local_size = other.local_size()});
+    };
+  }
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
@@ -265,7 +273,8 @@ void bind_optimizers(py::module_& module) {
           py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
           py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
-          py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none())
+          py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none(),
+          py::arg("schedule_name") = py::none())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(
@@ -312,12 +321,15 @@ void bind_optimizers(py::module_& module) {
           py::arg("carried"), py::arg("step_count"), py::arg("round_count"), WithoutGil())
       .def(
           "move_to",
-          [](PythonOptimizer& o, std::shared_ptr<Context> smaller) {
-            return o.distributed->move_to(std::move(smaller));
+          [](PythonOptimizer& o, std::shared_ptr<Context> other) {
+            return o.distributed->move_to(std::move(other));
           },
-          py::arg("smaller"), WithoutGil(),
-          "Collective over the ranks of `smaller`, which a shrink has made. Returns the furthest of "
-          "them.")
+          py::arg("other"), WithoutGil(),
+          "Collective over the ranks of `other`, which shrink or regroup has made. Returns the "
+          "furthest of them.")
+      .def(
+          "meeting_is_due", [](PythonOptimizer& o) { return o.distributed->meeting_is_due(); },
+          WithoutGil(), "Whether the ranks meet after this step, to take in a process that waits.")
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

@@ -1,4 +1,4 @@
-// Ranks that go on without those that are lost. What processes do is tests/launcher's business.
+// Ranks that go on without those that are lost. Processes do so in tests/launcher.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

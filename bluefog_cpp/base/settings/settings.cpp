@@ -54,6 +54,10 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.on_failure = parse_on_failure(name, value);
         }},
+    Row{{"BLUEFOG_JOIN", "flag", "", "0",
+         "This process asks ranks that are running to take it in, as `bfrun --respawn` has those do that "
+         "it starts again: it is alone until then. They run with BLUEFOG_ON_FAILURE=shrink."},
+        read_flag<&Settings::joins>},
     Row{{"BLUEFOG_LOG_LEVEL", "trace, debug, info, warning, error, fatal", "", "warning",
          "Lowest level of message that goes to standard error."},
         [](Settings& s, std::string_view name, std::string_view value) {

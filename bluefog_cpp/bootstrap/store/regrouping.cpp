@@ -7,11 +7,12 @@
 #include <charconv>
 #include <chrono>
 #include <iterator>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "bluefog_cpp/base/files/take_line.hpp"
+#include "bluefog_cpp/base/version.hpp"
+#include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
@@ -25,16 +26,6 @@ constexpr std::chrono::milliseconds kLook(5);
 /// A rank that was to write something has ended: for so long it may still be under way.
 constexpr std::chrono::seconds kUnderWay(2);
 
-Deadline at_once() { return Deadline::after(std::chrono::nanoseconds(1)); }
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
-std::string words_of(const Store::Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::int64_t take_number(std::string_view& line) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -47,7 +38,7 @@ std::int64_t take_number(std::string_view& line) {
 }
 
 /// A line for each: its number, and why.
-std::string words_of(const std::vector<Lost>& lost) {
+std::string text_of(const std::vector<Lost>& lost) {
   std::string text;
   for (const auto& [rank, cause] : lost) {
     text += fmt::format("{} {}\n", rank, cause);
@@ -66,9 +57,9 @@ std::vector<Lost> lost_from(std::string_view text) {
   return lost;
 }
 
-std::string words_of(const Regrouping::Verdict& verdict) {
-  return fmt::format("{}\n{}\n{}", verdict.group, fmt::join(verdict.ranks, " "),
-                     words_of(verdict.lost));
+std::string text_of(const Regrouping::Verdict& verdict) {
+  return fmt::format("{}\n{}\n{}\n{}", verdict.group, fmt::join(verdict.ranks, " "),
+                     fmt::join(verdict.joined, " "), text_of(verdict.lost));
 }
 
 Regrouping::Verdict verdict_from(std::string_view text) {
@@ -79,6 +70,10 @@ Regrouping::Verdict verdict_from(std::string_view text) {
   const std::string ranks = take_line(text);
   for (std::string_view rest = ranks; !rest.empty();) {
     verdict.ranks.push_back(static_cast<int>(take_number(rest)));
+  }
+  const std::string joined = take_line(text);
+  for (std::string_view rest = joined; !rest.empty();) {
+    verdict.joined.push_back(take_number(rest));
   }
   verdict.lost = lost_from(text);
   return verdict;
@@ -102,8 +97,23 @@ bool is_for_none_below(int rank, Is is) {
 
 }  // namespace
 
+std::string Regrouping::Seat::text() const {
+  return fmt::format("{} {} {} {} {}", group, attempt, rank, size, meeting);
+}
+
+Regrouping::Seat Regrouping::Seat::from(std::string_view text) {
+  Seat seat;
+  seat.group = take_number(text);
+  seat.attempt = take_number(text);
+  seat.rank = static_cast<int>(take_number(text));
+  seat.size = static_cast<int>(take_number(text));
+  seat.meeting = text;
+  return seat;
+}
+
 struct Regrouping::Arrivals {
   std::vector<bool> have_come{};
+  bool do_all_admit = true;
   std::vector<Lost> said_gone{};
 
   [[nodiscard]] bool has(int rank) const { return have_come[static_cast<std::size_t>(rank)]; }
@@ -136,23 +146,35 @@ std::vector<Lost> Regrouping::gone_now(const Bootstrap::WhyGone& why_gone) const
   return gone;
 }
 
-Regrouping::Verdict Regrouping::meet(const Bootstrap::WhyGone& why_gone, Deadline deadline,
-                                     const std::atomic<bool>& is_over) {
+Regrouping::Verdict Regrouping::meet(const Coming& coming, const std::atomic<bool>& is_over) {
   while (true) {
     ++attempt_;
     while (has_begun(attempt_ + 1)) {
       ++attempt_;
     }
-    if (auto verdict = attempt(why_gone, deadline, is_over)) {
+    if (auto verdict = attempt(coming, is_over)) {
       check_membership(*verdict);
+      seat(*verdict);
       return std::move(*verdict);
     }
   }
 }
 
-void Regrouping::announce(const std::vector<Lost>& gone) {
-  place_.store->set(key(attempt_, std::to_string(place_.rank)), bytes_of(words_of(gone)),
-                    Deadline::never());
+void Regrouping::announce(bool admits, const std::vector<Lost>& gone) {
+  place_.store->set(key(attempt_, std::to_string(place_.rank)),
+                    bytes_of(fmt::format("{:d}\n{}", admits, text_of(gone))), Deadline::never());
+}
+
+// Each rank does so, lest an applicant waits for one that has ended.
+void Regrouping::seat(const Verdict& verdict) {
+  for (std::size_t i = 0; i < verdict.joined.size(); ++i) {
+    const Seat seat{.group = verdict.group,
+                    .attempt = attempt_,
+                    .rank = static_cast<int>(verdict.ranks.size() + i),
+                    .size = verdict.size(),
+                    .meeting = place_.prefix};
+    applicants_.tell(verdict.joined[i], seat.text());
+  }
 }
 
 void Regrouping::look_for_arrivals(Arrivals& arrivals) {
@@ -162,17 +184,19 @@ void Regrouping::look_for_arrivals(Arrivals& arrivals) {
     }
     if (const auto announced = place_.store->get(key(attempt_, std::to_string(rank)), at_once())) {
       arrivals.have_come[static_cast<std::size_t>(rank)] = true;
-      std::ranges::move(lost_from(words_of(*announced)), std::back_inserter(arrivals.said_gone));
+      const std::string words = words_of(*announced);
+      std::string_view rest = words;
+      arrivals.do_all_admit = take_line(rest) == "1" && arrivals.do_all_admit;
+      std::ranges::move(lost_from(rest), std::back_inserter(arrivals.said_gone));
     }
   }
 }
 
-std::optional<Regrouping::Verdict> Regrouping::attempt(const Bootstrap::WhyGone& why_gone,
-                                                       Deadline deadline,
+std::optional<Regrouping::Verdict> Regrouping::attempt(const Coming& coming,
                                                        const std::atomic<bool>& is_over) {
   begin(attempt_);
-  std::vector<Lost> gone = gone_now(why_gone);
-  announce(gone);
+  std::vector<Lost> gone = gone_now(coming.why_gone);
+  announce(coming.admits, gone);
   Arrivals arrivals{.have_come = std::vector<bool>(static_cast<std::size_t>(place_.size), false)};
   while (true) {
     if (const auto record = place_.store->get(key(attempt_, "record"), Deadline::after(kLook))) {
@@ -184,11 +208,11 @@ std::optional<Regrouping::Verdict> Regrouping::attempt(const Bootstrap::WhyGone&
     if (is_given_up()) {
       return std::nullopt;
     }
-    if (std::vector<Lost> now = gone_now(why_gone); now.size() != gone.size()) {
+    if (std::vector<Lost> now = gone_now(coming.why_gone); now.size() != gone.size()) {
       gone = std::move(now);
-      announce(gone);  // others may not see that end
+      announce(coming.admits, gone);  // others may not see that end
     }
-    const bool is_late = deadline.expired();
+    const bool is_late = coming.deadline.expired();
     if (is_late) {
       look_for_arrivals(arrivals);
     }
@@ -227,7 +251,10 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
   const Deadline never;
   if (place_.store->add(key(attempt_, "writers"), 1, never) == 1) {
     verdict.group = place_.store->add(place_.root + "/groups", 1, never);
-    place_.store->set(key(attempt_, "record"), bytes_of(words_of(verdict)), never);
+    if (arrivals.do_all_admit) {
+      verdict.joined = applicants_.ask(std::to_string(verdict.group), own_version());
+    }
+    place_.store->set(key(attempt_, "record"), bytes_of(text_of(verdict)), never);
     return verdict;
   }
   // Another rank was first. It may have ended before it wrote.
@@ -249,8 +276,25 @@ void Regrouping::check_membership(const Verdict& verdict) const {
   }
 }
 
-bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::WhyGone& why_gone,
-                        Deadline deadline, const std::atomic<bool>& is_over) {
+void Regrouping::end_applications(const Verdict& verdict, bool are_all_ready) {
+  if (verdict.ranks.empty() || verdict.ranks.front() != place_.rank) {
+    return;  // the lowest rank speaks for all
+  }
+  for (const std::int64_t id : verdict.joined) {
+    applicants_.turn_away(
+        id, are_all_ready ? "it has been taken in" : "the group with it has not come about");
+  }
+}
+
+bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Coming& coming,
+                        const std::atomic<bool>& is_over) {
+  const bool are_all_ready = have_settled(verdict, is_ready, coming, is_over);
+  end_applications(verdict, are_all_ready);
+  return are_all_ready;
+}
+
+bool Regrouping::have_settled(const Verdict& verdict, bool is_ready, const Coming& coming,
+                              const std::atomic<bool>& is_over) {
   Store& store = *place_.store;
   const std::string decision = key(attempt_, "decision");
   bool has_decided = false;
@@ -262,8 +306,7 @@ bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::
   };
   if (!is_ready) {
     decide("given up");
-  } else if (store.add(key(attempt_, "ready"), 1, Deadline::never()) ==
-             static_cast<std::int64_t>(verdict.ranks.size())) {
+  } else if (store.add(key(attempt_, "ready"), 1, Deadline::never()) == verdict.size()) {
     decide("ready");
   }
   std::optional<Clock::time_point> is_hopeless_since;
@@ -272,9 +315,12 @@ bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::
       // Who has written it late finds that the others have not waited for that.
       return words_of(*word) == "ready" && !(has_decided && is_given_up());
     }
-    const bool is_one_gone = std::ranges::any_of(
-        verdict.ranks, [&](int rank) { return rank != place_.rank && why_gone(rank).has_value(); });
-    if (!is_hopeless_since && (is_one_gone || deadline.expired())) {
+    const bool is_one_gone =
+        std::ranges::any_of(
+            verdict.ranks,
+            [&](int rank) { return rank != place_.rank && coming.why_gone(rank).has_value(); }) ||
+        why_joined_gone(verdict).has_value();
+    if (!is_hopeless_since && (is_one_gone || coming.deadline.expired())) {
       is_hopeless_since = Clock::now();
       decide("given up");
     }

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -13,10 +17,12 @@
 
 #include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
+#include "bluefog_cpp/bootstrap/store/applicant.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
 #include "bluefog_cpp/bootstrap/store/regrouping.hpp"
 #include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
+#include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
@@ -70,6 +76,28 @@ void await_receipts(const std::shared_ptr<StoreExchange>& exchange) noexcept {
   }
 }
 
+// The last one that leaves says that nobody takes in applicants any more.
+void count_leaving(const StoreExchange::Place& place) {
+  Store& store = *place.store;
+  const Deadline soon = Deadline::after(std::chrono::seconds(1));
+  if (store.add(place.prefix + "/left", 1, soon) == place.size) {
+    store.set(ApplicationKeys(place.root).ended(), bytes_of("1"), soon);
+  }
+}
+
+void leave(const std::shared_ptr<StoreExchange>& exchange) noexcept {
+  await_receipts(exchange);
+  if (!exchange->note_leaving()) {
+    return;
+  }
+  try {
+    run_beside([exchange](const std::atomic<bool>&) { count_leaving(exchange->place()); }, {},
+               Deadline::after(std::chrono::seconds(2)), "bootstrap end");
+  } catch (const std::exception&) {
+    // Who keeps the store is gone, and applicants find that too.
+  }
+}
+
 // Time for a meeting beside the caller: whoever is late there is left out by those who are not.
 Deadline for_latecomers(Deadline deadline) {
   constexpr std::chrono::seconds kMore(10);
@@ -77,17 +105,17 @@ Deadline for_latecomers(Deadline deadline) {
                            : deadline;
 }
 
-class StoreBootstrap final : public Bootstrap {
+class StoreBootstrap : public Bootstrap {
  public:
   explicit StoreBootstrap(std::shared_ptr<StoreExchange> exchange)
       : exchange_(std::move(exchange)),
         regrouping_(std::make_shared<Regrouping>(exchange_->place())),
-        before_exit_(at_exit([held = exchange_] { await_receipts(held); })) {}
+        before_exit_(at_exit([held = exchange_] { leave(held); })) {}
   StoreBootstrap(const StoreBootstrap&) = delete;
   StoreBootstrap& operator=(const StoreBootstrap&) = delete;
   ~StoreBootstrap() override {
     if (::getpid() == owner_) {  // a fork has no connection of its own
-      await_receipts(exchange_);
+      leave(exchange_);
     }
   }
 
@@ -117,47 +145,76 @@ class StoreBootstrap final : public Bootstrap {
     meet(BootstrapCall::Duplicate, {}, deadline);
     StoreExchange::Place place = exchange_->place();
     place.prefix += fmt::format("/d{}", duplicates_++);
+    place.counts_leaving = false;
     return std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place)));
   }
 
   [[nodiscard]] std::string_view regroup_obstacle() const noexcept override { return {}; }
 
-  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline) override {
+  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits) override {
     const std::string what =
         fmt::format("shrink on rank {}, over {}", rank(), exchange_->place().store->description());
     const auto verdict = std::make_shared<Regrouping::Verdict>();
-    const Deadline longest = for_latecomers(deadline);
-    in_the_store(
-        what, longest,
-        [held = regrouping_, verdict, why_gone, deadline](const std::atomic<bool>& is_over) {
-          *verdict = held->meet(why_gone, deadline, is_over);
-        });
-    StoreExchange::Place place = exchange_->place();
-    place.prefix = fmt::format("{}/g{}", place.root, verdict->group);
-    place.rank =
+    const Regrouping::Coming coming{
+        .why_gone = std::move(why_gone), .admits = admits, .deadline = deadline};
+    in_the_store(what, for_latecomers(deadline),
+                 [held = regrouping_, verdict, coming](const std::atomic<bool>& is_over) {
+                   *verdict = held->meet(coming, is_over);
+                 });
+    const auto own =
         static_cast<int>(std::ranges::find(verdict->ranks, rank()) - verdict->ranks.begin());
-    place.size = static_cast<int>(verdict->ranks.size());
-    const auto settle = [this, held = regrouping_, verdict, why_gone, what](bool is_ready,
-                                                                            Deadline until) {
-      const auto have_settled = std::make_shared<bool>(false);
-      in_the_store(what, for_latecomers(until), [=](const std::atomic<bool>& is_over) {
-        *have_settled = held->settle(*verdict, is_ready, why_gone, until, is_over);
-      });
-      return *have_settled;
-    };
-    return {.bootstrap =
-                std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place))),
-            .ranks = verdict->ranks,
-            .lost = verdict->lost,
-            .is_given_up = [held = regrouping_] { return held->is_given_up(); },
-            .settle = settle};
+    Regrouped left = group_of(what, regrouping_, verdict, own, coming.why_gone);
+    left.ranks = verdict->ranks;
+    left.lost = verdict->lost;
+    left.joined = static_cast<int>(verdict->joined.size());
+    if (left.joined > 0) {
+      left.why_joined_gone = [held = regrouping_, verdict] {
+        return held->why_joined_gone(*verdict);
+      };
+    }
+    return left;
+  }
+
+  [[nodiscard]] bool has_applicants() override {
+    return exchange_->place().may_grow && regrouping_->has_applicants();
   }
 
   [[nodiscard]] std::shared_ptr<void> before_shutdown(std::function<void()> leave) override {
     return at_exit(std::move(leave));
   }
 
- private:
+ protected:
+  [[nodiscard]] const StoreExchange::Place& place() const { return exchange_->place(); }
+
+  /// The part of a group that its meeting leaves open. @param own this rank's number in it.
+  [[nodiscard]] Regrouped group_of(const std::string& what,
+                                   const std::shared_ptr<Regrouping>& meeting,
+                                   const std::shared_ptr<const Regrouping::Verdict>& verdict,
+                                   int own, const WhyGone& why_gone) {
+    StoreExchange::Place place = exchange_->place();
+    place.prefix = fmt::format("{}/g{}", place.root, verdict->group);
+    place.rank = own;
+    place.size = verdict->size();
+    place.counts_leaving = place.may_grow;
+    const auto settle = [this, meeting, verdict, why_gone, what](bool is_ready, Deadline until) {
+      const auto have_settled = std::make_shared<bool>(false);
+      const Regrouping::Coming coming{.why_gone = why_gone, .deadline = until};
+      in_the_store(what, for_latecomers(until), [=](const std::atomic<bool>& is_over) {
+        *have_settled = meeting->settle(*verdict, is_ready, coming, is_over);
+      });
+      if (*have_settled) {
+        exchange_->move_on();
+      }
+      return *have_settled;
+    };
+    return {.bootstrap =
+                std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place))),
+            .ranks = {},
+            .lost = {},
+            .is_given_up = [meeting] { return meeting->is_given_up(); },
+            .settle = settle};
+  }
+
   void in_the_store(const std::string& what, Deadline longest,
                     std::function<void(const std::atomic<bool>&)> body) const {
     try {
@@ -167,6 +224,7 @@ class StoreBootstrap final : public Bootstrap {
     }
   }
 
+ private:
   Records meet(BootstrapCall call, Blob blob, Deadline deadline) {
     if (!broken_.empty()) {
       throw StateError(
@@ -196,6 +254,50 @@ class StoreBootstrap final : public Bootstrap {
   pid_t owner_ = ::getpid();
   int duplicates_ = 0;
   std::string broken_;
+};
+
+/// This process, which is alone until the ranks of a running launch take it in.
+class ApplicantBootstrap final : public StoreBootstrap {
+ public:
+  ApplicantBootstrap(std::shared_ptr<StoreExchange> exchange, std::shared_ptr<Applicant> applicant)
+      : StoreBootstrap(std::move(exchange)), applicant_(std::move(applicant)) {}
+
+  [[nodiscard]] bool is_applicant() const noexcept override { return true; }
+  [[nodiscard]] bool has_applicants() override { return false; }
+
+  [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline /*deadline*/) override {
+    StoreExchange::Place copy = place();
+    copy.prefix += fmt::format("/d{}", duplicates_++);
+    return std::make_shared<ApplicantBootstrap>(std::make_shared<StoreExchange>(std::move(copy)),
+                                                applicant_);
+  }
+
+  [[nodiscard]] Regrouped regroup(WhyGone /*why_gone*/, Deadline /*deadline*/,
+                                  bool /*admits*/) override {
+    const std::string what =
+        fmt::format("a process that joins, over {}", place().store->description());
+    const auto admission = std::make_shared<Applicant::Admission>();
+    in_the_store(what, Deadline::never(),
+                 [held = applicant_, admission](const std::atomic<bool>& is_over) {
+                   *admission = held->wait(is_over);
+                 });
+    const auto verdict = std::make_shared<Regrouping::Verdict>(admission->verdict);
+    Regrouped left = group_of(what, admission->meeting, verdict, admission->rank,
+                              [](int) { return std::nullopt; });
+    left.joined = 1;
+    left.settle = [held = applicant_, settle = left.settle](bool is_ready, Deadline until) {
+      const bool have_settled = settle(is_ready, until);
+      if (have_settled) {
+        held->end();
+      }
+      return have_settled;
+    };
+    return left;
+  }
+
+ private:
+  std::shared_ptr<Applicant> applicant_;
+  int duplicates_ = 0;
 };
 
 /// The words with which ranks greet each other, a line each. Versions to come keep the first two.
@@ -283,6 +385,41 @@ std::int64_t count_meetings(const std::shared_ptr<Store>& store, const StorePlac
   return *count;
 }
 
+/// Its value is the root of the ranks that are running.
+std::string running_key(const StorePlace& place) { return place.prefix + "/running"; }
+
+std::shared_ptr<Bootstrap> make_applicant(std::shared_ptr<Store> store, const StorePlace& place,
+                                          const Settings& settings, Deadline deadline,
+                                          const std::function<void()>& interrupt_check) {
+  const std::string what = fmt::format("a process that joins, over {}", store->description());
+  const auto root = std::make_shared<std::optional<Store::Bytes>>();
+  run_beside(
+      [store, root, deadline, key = running_key(place)](const std::atomic<bool>& is_over) {
+        while (!*root && !is_over && !deadline.expired()) {
+          *root = store->get(key, Deadline::after(std::chrono::milliseconds(50)));
+        }
+      },
+      interrupt_check, deadline, what);
+  if (!*root) {
+    throw TimeoutError(fmt::format(
+        "{}: expected ranks that are running with BLUEFOG_ON_FAILURE=shrink, found none within {}",
+        what, settings.timeout_name));
+  }
+  StoreExchange::Place own{
+      .store = std::move(store),
+      .prefix = {},
+      .root = words_of(**root),
+      .may_grow = true,
+      .stall_warning = settings.stall_warning,
+      .timeout_name = settings.timeout_name,
+      .log = Logger(
+          {.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = place.rank})};
+  const auto applicant = std::make_shared<Applicant>(own);
+  own.prefix = fmt::format("{}/w{}", own.root, applicant->id());
+  return std::make_shared<ApplicantBootstrap>(std::make_shared<StoreExchange>(std::move(own)),
+                                              applicant);
+}
+
 }  // namespace
 
 std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
@@ -290,6 +427,9 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
                                                 Deadline deadline,
                                                 std::function<void()> interrupt_check) {
   check(place, store.get());
+  if (settings.joins) {
+    return make_applicant(std::move(store), place, settings, deadline, interrupt_check);
+  }
   const std::int64_t meeting = count_meetings(store, place, 0, deadline, interrupt_check);
   const auto exchange = std::make_shared<StoreExchange>(StoreExchange::Place{
       .store = std::move(store),
@@ -297,6 +437,8 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
       .size = place.size,
       .prefix = fmt::format("{}/m{}", place.prefix, meeting),
       .root = fmt::format("{}/m{}", place.prefix, meeting),
+      .may_grow = settings.on_failure == OnFailure::Shrink,
+      .counts_leaving = settings.on_failure == OnFailure::Shrink,
       .stall_warning = settings.stall_warning,
       .timeout_name = settings.timeout_name,
       .log = Logger(
@@ -315,6 +457,9 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
         "rank of its own for each process, and another prefix for each launch",
         exchange->name_of(BootstrapCall::Start), place.rank,
         found.process.substr(0, found.process.find('-')), ::getpid()));
+  }
+  if (exchange->place().may_grow && place.rank == 0) {
+    exchange->place().store->set(running_key(place), bytes_of(exchange->place().root), deadline);
   }
   count_meetings(exchange->place().store, place, 1, deadline, interrupt_check);
   return std::make_shared<StoreBootstrap>(exchange);

@@ -16,12 +16,22 @@ namespace {
 constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
                                                         "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 15> kCommonFields{
-    "algorithm",   "schedule",     "plans",
-    "plan_check",  "row_sums",     "num_steps_per_communication",
-    "numbers",     "bucket_bytes", "stepping",
-    "reevaluates", "buffers",      "rethrow_in_backward",
-    "on_failure",  "when_shrunk",  "share_state"};
+constexpr std::array<std::string_view, 16> kCommonFields{"algorithm",
+                                                         "schedule",
+                                                         "make_schedule",
+                                                         "plans",
+                                                         "plan_check",
+                                                         "row_sums",
+                                                         "num_steps_per_communication",
+                                                         "numbers",
+                                                         "bucket_bytes",
+                                                         "stepping",
+                                                         "reevaluates",
+                                                         "buffers",
+                                                         "rethrow_in_backward",
+                                                         "on_failure",
+                                                         "when_shrunk",
+                                                         "share_state"};
 
 bool is_name(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char letter) {

@@ -45,8 +45,10 @@ from bluefog_cpp.torch._inference import (
     InferSourceFromDestinationRanks,
 )
 from bluefog_cpp.torch._membership import (
+    Entry,
     Loss,
     Membership,
+    enter,
     membership,
     on_shrink,
     shrink,
@@ -156,7 +158,7 @@ __all__ = [
     "DistributedAdaptWithCombineOptimizer", "DistributedAllreduceOptimizer",
     "DistributedGradientAllreduceOptimizer", "DistributedHierarchicalNeighborAllreduceOptimizer",
     "DistributedNeighborAllreduceOptimizer", "DistributedPullGetOptimizer",
-    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "ElasticSampler",
+    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "ElasticSampler", "Entry",
     "ExponentialGraph", "ExponentialTwoGraph", "FullyConnectedGraph",
     "GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks",
     "GetInnerOuterExpo2DynamicSendRecvRanks", "GetInnerOuterRingDynamicSendRecvRanks",
@@ -167,7 +169,7 @@ __all__ = [
     "allreduce_nonblocking", "allreduce_nonblocking_", "allreduce_parameters", "barrier",
     "broadcast", "broadcast_", "broadcast_nonblocking", "broadcast_nonblocking_",
     "broadcast_optimizer_state", "broadcast_parameters", "check_build", "check_extension",
-    "decentralize", "get_current_created_window_names", "get_skip_negotiate_stage",
+    "decentralize", "enter", "get_current_created_window_names", "get_skip_negotiate_stage",
     "get_win_version", "hierarchical_neighbor_allreduce",
     "hierarchical_neighbor_allreduce_nonblocking", "in_neighbor_machine_ranks",
     "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized", "is_machine_topo_weighted",

@@ -107,7 +107,7 @@ def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, al
     made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, row, name, given))
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
                 {"algorithm": row.name, "schedule": given, "graphs": given, **chosen}, row_sums,
-                schedule=made, **chosen)
+                schedule=made, schedule_name=given if isinstance(given, str) else None, **chosen)
 
 
 def _check_goes_without(maker: str, row: core.AlgorithmRow) -> None:

@@ -50,7 +50,7 @@ class DistributedStep:
         runtime = current()
         self.algorithm = algorithm
         row = core.algorithm_named(algorithm)
-        self._sums_gradients = row.sums_gradients
+        self.sums_gradients = row.sums_gradients
         self._row_uses_windows = row.uses_windows
         self.period = num_steps_per_communication
         # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
@@ -79,7 +79,7 @@ class DistributedStep:
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
         by_bucket = is_torchs and not self._reevaluates
         own = {id(parameter) for _, parameter in parameters}
-        runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, self._sums_gradients,
+        runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, self.sums_gradients,
                                                  buffers_of(models),
                                                  self._windows_of_others(own)))
         self._retire_others(own)
@@ -94,6 +94,7 @@ class DistributedStep:
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._parts = ModelParts(models)
+        self.models = models
         self._passes = BackwardPasses(self, [parameter for _, parameter in parameters])
         self.number = next(_numbers)
         """The number of this one among those that this process has made."""
@@ -238,7 +239,7 @@ class DistributedStep:
 
     def zero_grad(self, set_to_none: bool) -> bool:
         """Clears the gradients where the algorithm has its own way to; else False."""
-        if not self._sums_gradients:
+        if not self.sums_gradients:
             self.core.forget_lost_step()
             return False
         self.core.zero_grad(set_to_none)
@@ -273,22 +274,22 @@ class DistributedStep:
     def resume(self, carried: dict[str, Any]) -> None:
         self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])
 
-    def move_to(self, context: _Context) -> int | None:
-        """Collective over the ranks of `context`, which are left: goes on over them.
+    def move_to(self, context: _Context, joins: bool) -> int:
+        """Collective over the ranks of `context`, which are left or new: goes on over them.
 
-        The rank whose optimizer's state all are to take over; None where each keeps its own.
+        joins: whether this rank is new. Returns the lowest of the ranks that are furthest.
         """
         optimizer = self._optimizer()
         take_device_of(context, (parameter for group in optimizer.param_groups
                                  for parameter in group["params"]))
         own = self.core.step_count
         furthest = self.core.move_to(context)
-        self._passed_over += self.core.step_count - own
+        self._passed_over += 0 if joins else self.core.step_count - own
         self.context = context
         self._passes.clear()
         optimizer.__dict__["_label"] = re.sub(r"^rank \d+", f"rank {context.rank}",
                                               optimizer._label)
-        return furthest if self._sums_gradients else None
+        return furthest
 
     def end_where_lost(self, reason: str) -> None:
         """Where ranks are lost, and it cannot go on over the others."""

@@ -12,6 +12,7 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.torch._membership import membership
 from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._state import broadcast_state
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
@@ -45,7 +46,32 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self._repeats = 0
         """How often the epoch had been begun before."""
         self._deals: dict[tuple[int, int], _Deal] = {}
+        self._stepped_by: int | None = None
+        """The number of the optimizer whose steps are counted: the first that makes one."""
+        self._each_step = 0
+        """How many samples a loader has drawn from one step to the next."""
         current().samplers.add(self)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it deals: on a process that has joined (`enter`), that of the others."""
+        return self._epoch
+
+    def note_step(self, optimizer: int) -> None:
+        """A step of the optimizer of that number begins: the samples before it are trained on. Its
+        loader may have asked for more."""
+        deal = self._deals.get((self._epoch, self._repeats))
+        if deal is None:
+            return
+        if self._stepped_by is None:
+            self._stepped_by = optimizer
+        if optimizer == self._stepped_by:
+            self._each_step = max(self._each_step, deal.note_step())
+
+    def _trained(self, deal: "_Deal") -> int:
+        """How many of this rank's samples steps have begun with, once two have begun."""
+        begun = deal.trained_before + self._each_step * deal.steps
+        return min(begun, deal.drawn) if self._each_step else deal.drawn
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes, whose order it has; those before it are over. Raises
@@ -60,10 +86,11 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return len(self._deal().own)
 
     def __iter__(self) -> Iterator[int]:
-        if self._deal().drawn > 0:
+        if self._deal().drawn > 0 and not self._deal().is_to_be_continued:
             self._repeats += 1
             self._forget_old()
         deal = self._deal()
+        deal.is_to_be_continued = False
         own = deal.own.tolist()
         while deal.drawn < len(own):
             index = own[deal.drawn]
@@ -97,18 +124,25 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return torch.randperm(count,
                               generator=torch.Generator().manual_seed(self._seed + epoch))
 
-    def deal_anew(self) -> None:
+    def deal_anew(self, newcomers: int = 0) -> None:
         """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
-        that the furthest is in."""
+        that the furthest is in. The last `newcomers` ranks have not been there, and get as many of
+        it as the others have before them."""
         own = {"now": (self._epoch, self._repeats),
                "deals": [(deal.key, deal.drawn, deal.has_ended, deal.members)
                          for deal in self._deals.values()]}
+        runtime = current()
         states = [json.loads(each) for each in core.gather_bytes(
-            current().context, "shrink", json.dumps(own).encode())]
-        key = max(tuple(each["now"]) for each in states)
+            runtime.context, "shrink", json.dumps(own).encode())]
+        old = states[:len(states) - newcomers]
+        key = max(tuple(each["now"]) for each in old)
+        is_new = runtime.rank >= len(old)
+        if is_new:
+            self._epoch, self._repeats = key
+            self._deals.clear()
         nothing: tuple[Any, ...] = (key, 0, False, [])
         dealt = [next((deal for deal in each["deals"] if tuple(deal[0]) == key), nothing)
-                 for each in states]
+                 for each in old]
         members = max((deal[3] for deal in dealt), key=len)
         if not members:
             return  # nobody has begun it
@@ -117,14 +151,35 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             before = before.before  # ranks were lost while it was dealt anew
         if before is None:
             before = self._first_deal(key, members)
+        if newcomers:
+            before = self._deal_with(before, newcomers)
         self._deals[key] = before
         left = membership().ranks
-        drawn = [int(deal[1]) for deal in dealt]
-        shares = [before.shares[members.index(rank)] for rank in left]
+        drawn = [int(deal[1]) for deal in dealt] + newcomers * [int(dealt[0][1])]
+        shares = [before.shares[members.index(rank)] for rank in left[:len(old)]]
+        shares += newcomers * shares[:1]
+        trained = self._trained(before)
         if any(deal[2] for deal in dealt):
             self._say_what_is_missed(before, shares)
+            if newcomers:
+                self._deals[key] = _Deal(key, left, shares, drawn[runtime.rank], before)
+                self._deals[key].has_ended = before.has_ended
         else:
             self._deals[key] = self._deal_rest(before, left, shares, drawn)
+        self._deals[key].trained_before = trained
+        if is_new:  # it makes as many steps as rank 0, whose loader may have asked for more
+            self._deals[key].drawn = trained
+            self._deals[key].is_to_be_continued = True
+
+    def _deal_with(self, deal: "_Deal", newcomers: int) -> "_Deal":
+        """Collective: the deal of rank 0, on all."""
+        runtime = current()
+        state = broadcast_state(
+            "shrink", lambda: {"members": deal.members, "shares": deal.shares,
+                               "trained": self._trained(deal)}, lambda: "ElasticSampler", 0)
+        if runtime.rank < runtime.size - newcomers:
+            return deal
+        return _Deal(deal.key, state["members"], state["shares"], state["trained"])
 
     def _say_what_is_missed(self, deal: "_Deal", shares: list[torch.Tensor]) -> None:
         missed = self._count - len(torch.cat(shares).unique())
@@ -167,6 +222,21 @@ class _Deal:
         self.has_ended = False
         """Whether whoever draws knows that there are no more."""
         self.before = before
+        self.is_to_be_continued = False
+        """Whether others have begun it, and this rank has not."""
+        self.steps = 0
+        """How many have begun."""
+        self.trained_before = drawn
+        """How many samples of its own earlier steps have begun with."""
+        self._drawn_at_step: int | None = None
+
+    def note_step(self) -> int:
+        """A step begins. Returns how many samples have been drawn since the one before: a loader
+        draws as many as one takes from it, until there are no more."""
+        grown = 0 if self._drawn_at_step is None else self.drawn - self._drawn_at_step
+        self._drawn_at_step = self.drawn
+        self.steps += 1
+        return grown
 
     @property
     def own(self) -> torch.Tensor:

@@ -1,8 +1,8 @@
-"""Going on without ranks that are lost.
+"""Going on without ranks that are lost, and with ranks that join.
 
 With `BLUEFOG_ON_FAILURE=shrink`, which `bfrun --min-np` sets, the end of one rank is no end of
 the others: their calls raise RankLostError, `shrink` makes the group of those that are left, and
-wrapped optimizers call it by themselves.
+wrapped optimizers call it by themselves. They take in processes that wait to join, too.
 """
 
 import json
@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import PeerFailure, RankLostError
+from bluefog_cpp.errors import Error, MismatchError, PeerFailure, RankLostError
 from bluefog_cpp.torch._parameters import take_over_state
-from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._runtime import Runtime, current, stop
+from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
 
 T = TypeVar("T")
@@ -32,26 +33,38 @@ class Loss(NamedTuple):
     """A clause, the same on all ranks."""
 
 
+class Entry(NamedTuple):
+    """A rank that was not there at the start."""
+
+    rank: int
+    """Its number: the next one that nobody had had."""
+    epoch: int
+    """The first one with it."""
+
+
 class Membership(NamedTuple):
     """The ranks that take part, by their numbers in the launch."""
 
     epoch: int
-    """How often ranks have gone on without others."""
+    """How often ranks have gone on without others, or with new ones."""
     ranks: list[int]
     """The number in the launch of rank 0, 1, … of now."""
     lost: list[Loss]
     """The ranks that were lost, by epoch."""
+    joined: list[Entry]
+    """The ranks that have joined, by epoch; also those that were lost later."""
 
 
 def membership() -> Membership:
-    """Who takes part, and who was lost. Local."""
-    epoch, ranks, lost = current().context.membership
-    return Membership(epoch, ranks, [Loss(*loss) for loss in lost])
+    """Who takes part, who was lost, and who has joined. Local."""
+    epoch, ranks, lost, joined = current().context.membership
+    return Membership(epoch, ranks, [Loss(*loss) for loss in lost],
+                      [Entry(*entry) for entry in joined])
 
 
 def on_shrink(callback: Callable[[], None]) -> Callable[[], None]:
-    """Has `callback()` called on every rank that is left, each time that ranks have gone on without
-    others: once `rank()` and `size()` are new and wrapped optimizers have moved. It may
+    """Has `callback()` called on every rank, each time that ranks have gone on without others or
+    with new ones: once `rank()` and `size()` are new and wrapped optimizers have moved. It may
     communicate; where another rank is lost meanwhile, it is called again after that. Local.
 
     Returns the callback, so that it may decorate one. Raises ArgumentTypeError for something else
@@ -78,16 +91,64 @@ def shrink() -> Membership:
     BLUEFOG_TIMEOUT, then they are left out, and get StateError where they come later. Returns who
     takes part. Raises UnsupportedError where MPI has started the ranks.
     """
+    return _go_on(admits=False)
+
+
+def enter() -> Membership:
+    """On a process that asks to join ranks that run (`bfrun --respawn`, BLUEFOG_JOIN, `bf.init(
+    join=True)`): returns once they have taken it in. Elsewhere it does nothing. It stands in a
+    program where training begins, behind all that is made for it:
+
+        bf.init()
+        model, optimizer, sampler = …      # wrapped; alone, calls between ranks do nothing
+        bf.enter()
+        for epoch in range(sampler.epoch, epochs):
+
+    The process is rank 0 of 1 until then. The others train on, and meet at the end of a step that
+    they have agreed on, some ahead. From it on this process has the mean of their parameters, the
+    buffers, the optimizer's state and learning rates of one of them, the step count, and its share
+    of what is left of the epoch (`ElasticSampler`). It has the last rank, and a number that nobody
+    had had (`Membership.ranks`). The others keep what they have, but for parameters, which become
+    their mean. What a program has besides (schedulers, counters) it may send in `on_shrink`: rank 0
+    is never a new one. Graphs that were set begin anew, as for any new number of ranks.
+
+    Returns who takes part. Raises StateError where the ranks turn this process away, or have left;
+    MismatchError where its optimizers are others than theirs: they go on without it.
+    """
+    return _go_on(admits=True) if current().context.is_applicant else membership()
+
+
+def _go_on(admits: bool) -> Membership:
     runtime = current()
     while True:
+        joins = runtime.context.is_applicant
         try:
-            runtime.move_to(runtime.context.shrink())
-            _take_along(runtime)
+            runtime.move_to(runtime.context.regroup() if admits else runtime.context.shrink())
+            try:
+                _take_along(runtime, joins)
+            except RankLostError:
+                raise
+            except Error as error:
+                if joins or not _newcomers(runtime.context):
+                    raise
+                runtime.context.log_warning(
+                    f"a process that was to join is not like the others: {error}")
+                continue
             for callback in list(runtime.when_shrunk):
                 callback()
             return membership()
         except RankLostError:  # another one
             continue
+        except Error:
+            if joins:
+                stop()  # the others go on without it
+            raise
+
+
+def _newcomers(context: core.Context) -> int:
+    """How many ranks have come last: the last ones."""
+    epoch, _, _, joined = context.membership
+    return sum(since == epoch for _, since in joined)
 
 
 def survive(function: Callable[[], T]) -> T:
@@ -156,42 +217,96 @@ def _hears_of_loss(context: core.Context) -> bool:
     return True
 
 
-def _take_along(runtime: Runtime) -> None:
-    """Moves all that stands on the ranks to those that are left."""
+def _take_along(runtime: Runtime, joins: bool) -> None:
+    """Moves all that stands on the ranks to those that are left, and to those that are new.
+
+    joins: whether this one is new.
+    """
     context = runtime.context
     optimizers = {each.number: each for each in runtime.optimizers_in_order()
                   if not each.has_ended}
-    samplers = {each.number: each for each in runtime.samplers}
+    samplers = {each.number: each for each in sorted(runtime.samplers,
+                                                     key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
         "samplers": list(samplers)}).encode())]
-    runtime.furthest_survived_call = max(each["survived"] for each in states)
+    newcomers = _newcomers(context)
+    old = states[:len(states) - newcomers]
+    runtime.furthest_survived_call = max(each["survived"] for each in old)
     # One that a rank had not made yet, or has let go, is not everybody's.
-    common = [set.intersection(*(set(each[what]) for each in states))
-              for what in ("optimizers", "samplers")]
+    common = {what: set.intersection(*(set(each[what]) for each in old))
+              for what in ("optimizers", "samplers")}
+    for place, state in enumerate(states[len(old):], len(old)):
+        _check_alike(runtime, place, state, common)
+    if joins:  # it has made them in the same order, and may have others of the same number
+        runtime.survived_calls = runtime.furthest_survived_call
+        common = {"optimizers": set(optimizers), "samplers": set(samplers)}
     for number, optimizer in optimizers.items():
-        if number not in common[0]:
+        if number not in common["optimizers"]:
             optimizer.end_where_lost("not all of the others have it")
         else:
-            _move(runtime, optimizer)
-    for number in sorted(common[1]):
-        samplers[number].deal_anew()
+            _move(runtime, optimizer, newcomers, joins)
+    for number in sorted(common["samplers"]):
+        samplers[number].deal_anew(newcomers)
     if context.rank == 0:
-        epoch, ranks, lost = context.membership
-        without = ", ".join(f"rank {rank} ({cause})" for rank, since, cause in lost
-                            if since == epoch)
-        context.log_warning(f"shrink: {len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on "
-                            f"without {without or 'any other one'}")
+        context.log_warning(f"shrink: {_described(context, newcomers)}")
 
 
-def _move(runtime: Runtime, optimizer: Any) -> None:
+def _check_alike(runtime: Runtime, place: int, state: dict[str, list[int]],
+                 common: dict[str, set[int]]) -> None:
+    for what, expected in common.items():
+        if len(state[what]) != len(expected):
+            raise MismatchError(
+                f"rank {runtime.rank}, enter: expected as many {what} on a process that joins as "
+                f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
+
+
+def _described(context: core.Context, newcomers: int) -> str:
+    """"3 ranks go on without rank 1 (…)"."""
+    epoch, ranks, lost, _ = context.membership
+    text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
+    without = ", ".join(f"rank {rank} ({cause})" for rank, since, cause in lost if since == epoch)
+    if without or not newcomers:
+        text += f" without {without or 'any other one'}"
+    if newcomers:
+        numbers = ", ".join(map(str, ranks[-newcomers:]))
+        text += f", {newcomers} of them new: rank{'s' if newcomers > 1 else ''} {numbers}"
+    return text
+
+
+def _move(runtime: Runtime, optimizer: Any, newcomers: int, joins: bool) -> None:
     context = runtime.context
     forgotten = forget_ranks(optimizer.wrapped)
     if forgotten and context.rank == 0:
         context.log_warning(f"shrink: {', '.join(forgotten)} of an optimizer named the ranks that "
                             "were, and are not set any more")
-    furthest = optimizer.move_to(context.duplicate())
-    if furthest is not None:
+    furthest = optimizer.move_to(context.duplicate(), joins)
+    if optimizer.sums_gradients:
         take_over_state("shrink", optimizer.wrapped, furthest)
+    elif newcomers:
+        take_over_state("shrink", optimizer.wrapped, furthest, keeps=not joins)
+    if newcomers:
+        core.broadcast_tensors(context, [(name, buffer if joins else buffer.detach().clone())
+                                         for name, buffer in buffers_of(optimizer.models)],
+                               furthest, "shrink")
     if optimizer.make_windows is not None:
         optimizer.make_windows()
+
+
+def meet_if_due(optimizer: Any) -> None:
+    """At the end of a step: takes in processes that wait to join, where ranks have agreed on it."""
+    if not current().context.shrinks_on_failure or optimizer.has_ended \
+            or not _ends_iteration(optimizer):
+        return
+    if optimizer.core.meeting_is_due():
+        survived_step(current().drain_optimizers)
+        if optimizer.core.meeting_is_due():  # no rank was lost meanwhile
+            _go_on(admits=True)
+
+
+def _ends_iteration(optimizer: Any) -> bool:
+    """Whether no other optimizer is to step before the loop begins anew, in which new ranks begin:
+    this one has made as few steps as any that is used."""
+    own = optimizer.core.step_count
+    others = (each.core.step_count for each in current().optimizers if not each.has_ended)
+    return all(count >= own for count in others if count > 0 or own < 2)

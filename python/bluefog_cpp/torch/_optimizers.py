@@ -22,7 +22,7 @@ from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, U
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._deprecation import old_attribute
 from bluefog_cpp.torch._distributed_step import DistributedStep
-from bluefog_cpp.torch._membership import survived_step
+from bluefog_cpp.torch._membership import meet_if_due, survived_step
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
@@ -82,14 +82,19 @@ class WrappedOptimizer:
     @uncompiled
     def step(self, closure: Callable | None = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss.
-        Where a rank is lost, it goes on without it (`shrink`), with `BLUEFOG_ON_FAILURE=shrink`.
+        Where a rank is lost, it goes on without it (`shrink`), with `BLUEFOG_ON_FAILURE=shrink`,
+        and takes in processes that wait to join (`enter`).
         Raises what went wrong between ranks, and InvalidArgument or StateError for parameters that
         have changed; the step counts all the same."""
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
-        return survived_step(lambda: self._distributed.step(closure, self._before_round),
+        for sampler in current().samplers:
+            sampler.note_step(self._distributed.number)
+        loss = survived_step(lambda: self._distributed.step(closure, self._before_round),
                              self._distributed.windows_of)
+        meet_if_due(self._distributed)
+        return loss
 
     @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:

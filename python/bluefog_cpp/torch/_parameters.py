@@ -62,13 +62,15 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     take_over_state("broadcast_optimizer_state", optimizer, root_rank)
 
 
-def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int) -> None:
-    """`broadcast_optimizer_state`, as a part of `call`."""
+def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int,
+                    keeps: bool = False) -> None:
+    """`broadcast_optimizer_state`, as a part of `call`. keeps: whether this rank takes part alone,
+    and keeps its own."""
     received = broadcast_state(call,
                                # Peers are told where there is no such method.
                                lambda: _without_carried(optimizer.state_dict()),
                                lambda: _described(optimizer), root_rank)
-    if current().rank != root_rank:
+    if current().rank != root_rank and not keeps:
         optimizer.load_state_dict(received)
         _take_over_dtypes(optimizer, received)
 

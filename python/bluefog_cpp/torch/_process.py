@@ -21,7 +21,7 @@ from bluefog_cpp.torch._start import launch
 
 def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
          is_weighted: bool = False, *, store: Any = None, rank: int | None = None,
-         size: int | None = None) -> None:
+         size: int | None = None, join: bool | None = None) -> None:
     """Collective. Joins the ranks of this launch, or makes this process a single rank where no
     launcher started it.
 
@@ -29,6 +29,8 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
     is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
     store: a `torch.distributed.Store` in which the ranks meet, with this process's `rank` and the
         number of ranks, `size`.
+    join: asks ranks that are running to take this process in, which is rank 0 of 1 until `enter`;
+        default: what BLUEFOG_JOIN says.
 
     Without a store the ranks are, in this order, those of `torch.distributed`'s default group where
     there is one; of `bfrun`; of `torchrun`; of `mpirun` or `srun --mpi=pmix`; of RANK, WORLD_SIZE,
@@ -45,7 +47,10 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
         raise StateError(
             f"rank {_runtime.current().rank}, init: expected no store, rank or size after the "
             "first call, found one; call shutdown() first")
-    runtime = _runtime.start(launch.handed(store, rank, size))
+    if join is not None:
+        checked("init", "join", _arguments.switch, join)
+    with launch.asking_to_join(join):
+        runtime = _runtime.start(launch.handed(store, rank, size))
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)

@@ -156,13 +156,21 @@ class Runtime:
 
     def move_to(self, context: core.Context) -> None:
         """Goes on over the ranks of `context`, which a shrink has made; optimizers do not yet."""
-        left = _places(context.membership[1], self.context.membership[1])
-        lost = sorted(set(range(self.size)) - set(left))
+        epoch, ranks, _, joined = context.membership
+        has_grown = self.context.is_applicant or any(since == epoch for _, since in joined)
         former, self.context = self.context, context
-        self.rank, self.size = context.rank, context.size
+        size, self.rank, self.size = self.size, context.rank, context.size
         self._comparison, self._machine_comparison = Comparison(), Comparison()
         graph, is_weighted = default_graph(self.size), False
+        if has_grown:
+            if not self.topology.is_default and self.rank == 0:
+                context.log_warning("shrink: the topology that was set does not fit ranks that are "
+                                    "new: the default one takes its place; set another one in "
+                                    "on_shrink")
+            self.topology.is_default = True
         if not self.topology.is_default:
+            left = _places(ranks, former.membership[1])
+            lost = sorted(set(range(size)) - set(left))
             matrix = matrix_of("shrink", "topology", self.topology.graph,
                                self.topology.is_weighted)
             graph, is_weighted = graph_of(matrix.without(lost).among(left)), True
@@ -171,7 +179,8 @@ class Runtime:
         self.topology.is_default = is_default
         machines = self.machine_topology
         self.machine_topology = None
-        if machines is not None and former.machine_count == context.machine_count:
+        if machines is not None and former.machine_count == context.machine_count \
+                and not has_grown:
             self.machine_topology = self.make_machine_topology("shrink", machines.graph,
                                                                machines.is_weighted)
         for window in (*self.windows.values(), *self.retired_windows):

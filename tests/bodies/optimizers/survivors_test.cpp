@@ -169,7 +169,7 @@ TEST(Survivors, AStepOverWindowsThatFindsCallsRevokedCounts) {
           std::this_thread::yield();
         }
         if (context.rank() == 0) {
-          context.core().revoke();
+          context.core().engine().revoke("rank 0 has called shrink()");
           revoked = 1;
         }
         while (revoked == 0) {

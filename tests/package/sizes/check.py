@@ -1,4 +1,4 @@
-"""What the checks of sizes share: a limit that nothing may pass, and a test of themselves."""
+"""Checks of sizes: a limit that nothing may pass, and a test of themselves."""
 
 import pathlib
 import sys

@@ -16,7 +16,7 @@ ROOMS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools"
 
 
 def sources_of(header, sources):
-    """Those below the header's folder: a public header's may lie in a folder beside it."""
+    """A public header's sources may lie in a folder beside it."""
     return [source for source in sources if source.is_relative_to(header.parent)
             and (source.stem == header.stem
                  or (source.stem.startswith(f"{header.stem}_")

@@ -1,4 +1,4 @@
-"""What handles keep: tensors are let go when their calls are done, waited for or not."""
+"""Memory behind handles: tensors are let go when their calls are done, waited for or not."""
 
 import time
 import weakref

@@ -1,4 +1,4 @@
-"""What goes on where ranks are lost, and here nobody is (tests/python/programs/lost_rank.py)."""
+"""Ranks that go on, with nobody lost (tests/python/programs/lost_rank.py has losses)."""
 
 import os
 import time
@@ -15,7 +15,7 @@ needs_a_store = pytest.mark.skipif(BY_MPI, reason="ranks that MPI started keep a
 
 
 def test_membership_at_first(rank, size):
-    assert bf.membership() == bf.Membership(0, list(range(size)), [])
+    assert bf.membership() == bf.Membership(0, list(range(size)), [], [])
 
 
 @pytest.mark.skipif(not BY_MPI, reason="ranks met in a store")
@@ -45,7 +45,7 @@ def test_shrink_moves_all_there_is(rank, size):
     old = bf.neighbor_allreduce_.prepare(torch.ones(4))
     time.sleep(0.5 * rank)  # who comes first ends what the others are in
     found = bf.shrink()
-    assert found == bf.Membership(1, list(range(size)), []) == bf.membership()
+    assert found == bf.Membership(1, list(range(size)), [], []) == bf.membership()
     assert (bf.rank(), bf.size(), called) == (rank, size, [1])
     assert bf.is_topo_weighted() and set(bf.load_topology().edges) == set(
         bf.RingGraph(size).edges)

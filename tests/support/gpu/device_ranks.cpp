@@ -123,8 +123,7 @@ gpu::Libraries libraries_of(Reach reach, int rank, const std::shared_ptr<CudaSta
 }  // namespace
 
 void on_device_ranks(const DeviceRanks& ranks, const std::function<void(DeviceRank&)>& body) {
-  for (const int size :
-       thread_counts_of({.at_least = ranks.at_least, .at_most = ranks.at_most})) {
+  for (const int size : thread_counts_of({.at_least = ranks.at_least, .at_most = ranks.at_most})) {
     for (Layout layout : ranks.layouts) {
       // Copies between devices serve one host: two halves of it stand for two.
       const bool splits_host = is_peer(ranks.reach) && layout == Layout::TwoHosts;

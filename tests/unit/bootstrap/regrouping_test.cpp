@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/version.hpp"
+#include "bluefog_cpp/bootstrap/store/applicant.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/memory_store.hpp"
 #include "tests/support/error_of.hpp"
@@ -48,15 +50,30 @@ class Group {
   [[nodiscard]] Regrouping& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] MemoryStore store() const { return MemoryStore(contents_); }
 
+  /// A process that asks to be taken in.
+  [[nodiscard]] Applicant applicant() const {
+    return Applicant({.store = std::make_shared<MemoryStore>(contents_),
+                      .rank = 0,
+                      .size = 1,
+                      .prefix = "w",
+                      .root = "r"});
+  }
+  Regrouping::Verdict meet_and_admit(int own, const std::vector<int>& gone = {}) {
+    const std::atomic<bool> is_over{false};
+    return rank(own).meet(
+        {.why_gone = why_gone(gone), .admits = true, .deadline = Deadline::after(kPatience)},
+        is_over);
+  }
   Regrouping::Verdict meet(int own, const std::vector<int>& gone,
                            Deadline deadline = Deadline::after(kPatience)) {
     const std::atomic<bool> is_over{false};
-    return rank(own).meet(why_gone(gone), deadline, is_over);
+    return rank(own).meet({.why_gone = why_gone(gone), .deadline = deadline}, is_over);
   }
   bool settle(int own, const Regrouping::Verdict& verdict, bool is_ready,
               const std::vector<int>& gone = {}, Deadline deadline = Deadline::after(kPatience)) {
     const std::atomic<bool> is_over{false};
-    return rank(own).settle(verdict, is_ready, why_gone(gone), deadline, is_over);
+    return rank(own).settle(verdict, is_ready, {.why_gone = why_gone(gone), .deadline = deadline},
+                            is_over);
   }
 
  private:
@@ -203,6 +220,104 @@ TEST(Regrouping, AWriterThatEndsBeforeItHasWrittenIsNotWaitedForForEver) {
   Group group(3);
   EXPECT_EQ(group.store().add("p/r1/writers", 1, Deadline::never()), 1);  // rank 0's, which is gone
   on({1, 2}, [&](int rank) { EXPECT_THAT(group.meet(rank, {0}).ranks, ElementsAre(1, 2)); });
+}
+
+/// Waits until one asks.
+void wait_for_applicants(Regrouping& rank) {
+  while (!rank.has_applicants()) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST(Regrouping, AnApplicantHasThePlaceBehindTheRanks) {
+  Group group(2);
+  Applicant applicant = group.applicant();
+  EXPECT_FALSE(group.rank(0).has_applicants());
+  on({0, 1, 2}, [&](int rank) {
+    const std::atomic<bool> is_over{false};
+    const Deadline deadline = Deadline::after(kPatience);
+    if (rank == 2) {
+      const auto admission = applicant.wait(is_over);
+      EXPECT_EQ(admission.rank, 2);
+      EXPECT_EQ(admission.verdict.size(), 3);
+      EXPECT_TRUE(admission.meeting->settle(
+          admission.verdict, true,
+          {.why_gone = [](int) { return std::nullopt; }, .deadline = deadline}, is_over));
+      applicant.end();
+      return;
+    }
+    wait_for_applicants(group.rank(rank));
+    const auto verdict = group.meet_and_admit(rank);
+    EXPECT_THAT(verdict.ranks, ElementsAre(0, 1));
+    EXPECT_THAT(verdict.joined, ElementsAre(1));
+    EXPECT_TRUE(group.settle(rank, verdict, true));
+  });
+  EXPECT_FALSE(group.rank(0).has_applicants());
+  EXPECT_FALSE(group.rank(1).has_applicants());
+}
+
+TEST(Regrouping, OneThatDoesNotAdmitKeepsApplicantsOut) {
+  Group group(2);
+  Applicant applicant = group.applicant();
+  std::atomic<bool> is_over{false};
+  std::jthread waiting([&] { EXPECT_THROW((void)applicant.wait(is_over), TimeoutError); });
+  wait_for_applicants(group.rank(0));
+  on({0, 1}, [&](int rank) {
+    const auto verdict = rank == 0 ? group.meet_and_admit(rank) : group.meet(rank, {});
+    EXPECT_TRUE(verdict.joined.empty());
+    EXPECT_TRUE(group.settle(rank, verdict, true));
+  });
+  EXPECT_TRUE(group.rank(0).has_applicants());
+  is_over = true;
+}
+
+TEST(Regrouping, AnApplicantWithoutAnAnswerIsTurnedAway) {
+  Group group(1);
+  MemoryStore store = group.store();
+  const std::string version = own_version();
+  EXPECT_EQ(store.add("r/applicants", 2, Deadline::never()), 2);
+  store.set("r/a1/ready", std::as_bytes(std::span(version)), Deadline::never());  // and ended
+  const std::string other = "0.0.0";
+  store.set("r/a2/ready", std::as_bytes(std::span(other)), Deadline::never());
+  EXPECT_TRUE(group.rank(0).has_applicants());
+  EXPECT_TRUE(group.meet_and_admit(0).joined.empty());
+  EXPECT_FALSE(group.rank(0).has_applicants());
+  const auto why = [&store](const std::string& key) {
+    const auto bytes = store.get(key, Deadline::after(milliseconds(1)));
+    return bytes ? std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())
+                 : std::string();
+  };
+  EXPECT_THAT(why("r/a1/over"), HasSubstr("no answer"));
+  EXPECT_THAT(why("r/a2/over"), HasSubstr("it has 0.0.0"));
+}
+
+TEST(Regrouping, AnApplicantThatEndsIsGivenUpWithItsGroup) {
+  Group group(2);
+  on({0, 1, 2}, [&](int rank) {
+    if (rank == 2) {
+      Applicant applicant = group.applicant();
+      const std::atomic<bool> is_over{false};
+      (void)applicant.wait(is_over);
+      return;  // its pulse ends with it
+    }
+    wait_for_applicants(group.rank(rank));
+    const auto verdict = group.meet_and_admit(rank);
+    EXPECT_EQ(verdict.joined.size(), 1U);
+    EXPECT_FALSE(group.settle(rank, verdict, true));
+    const auto second = group.meet_and_admit(rank);
+    EXPECT_TRUE(second.joined.empty());
+    EXPECT_TRUE(group.settle(rank, second, true));
+  });
+}
+
+TEST(Regrouping, AnApplicantHearsThatAllHaveLeft) {
+  Group group(1);
+  Applicant applicant = group.applicant();
+  const std::string yes = "1";
+  group.store().set("r/ended", std::as_bytes(std::span(yes)), Deadline::never());
+  const std::atomic<bool> is_over{false};
+  EXPECT_THAT(error_of<StateError>([&] { (void)applicant.wait(is_over); }),
+              HasSubstr("have all left"));
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ class ProgressLoopTest : public ::testing::Test {
     CallQueue queue{};
     CallLedger ledger{peers, queue};
     Revocation revocation{peers, false};
+    Appointment appointment{peers};
     CallRecords records{nullptr, nullptr, 0};
     StallReport stalls{peers, queue, unused, nullptr};
     HopelessCalls hopeless{peers, queue, unused, nullptr};
@@ -50,6 +51,7 @@ class ProgressLoopTest : public ::testing::Test {
                        .queue = queue,
                        .ledger = ledger,
                        .revocation = revocation,
+                       .appointment = appointment,
                        .records = records,
                        .stalls = stalls,
                        .hopeless = hopeless,

@@ -1,4 +1,4 @@
-// What travels on a connection of the TCP transport: messages cut anywhere, and what is no frame.
+// A connection of the TCP transport: messages cut anywhere, and what is no frame.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,9 +1,11 @@
 """The ranks that this process joins, and the store in which they meet."""
 
 import builtins
+import contextlib
 import datetime
 import functools
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -43,6 +45,20 @@ def handed(store: Any, rank: int | None, size: int | None) -> Handed | None:
             "found None")
     size = checked("init", "size", _arguments.at_least(1), size)
     return Handed(store, checked("init", "rank", _arguments.at_least(0, size - 1), rank), size)
+
+
+@contextlib.contextmanager
+def asking_to_join(wish: bool | None) -> Iterator[None]:
+    """Has the start ask ranks that run to take this process in, or not; None: as it is."""
+    name, before = "BLUEFOG_JOIN", os.environ.get("BLUEFOG_JOIN")
+    if wish is not None:
+        os.environ[name] = "1" if wish else "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
 
 
 def join(given: Handed | None, is_fork_of: int | None) -> core.Context:

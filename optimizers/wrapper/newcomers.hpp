@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string_view>
+
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/membership.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace bluefog::optimizers {
+
+/// The ranks of a group that were not there before: the last ones.
+struct Newcomers {
+  int count = 0;
+  bool is_one = false;  ///< this rank
+
+  /// Those of the last epoch. @param is_one whether this rank is one.
+  Newcomers(const Membership& members, bool is_one);
+};
+
+/// Collective: `average_floating` over the ranks that are no newcomers, whose mean these get.
+void average_without(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
+                     std::string_view call);
+
+/// Collective: newcomers get the tensors of `root`; the others keep their own.
+void give_newcomers(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
+                    int root, std::string_view call);
+
+/// Collective: newcomers get the learning rates and the state of `root`; the others keep their own.
+/// @throws UnsupportedError as `broadcast_optimizer_state`.
+void give_newcomers_state(const Newcomers& newcomers, Context& context,
+                          torch::optim::Optimizer& optimizer, int root);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,216 @@
+"""Ranks that train on when one of them is killed, and take in the process that is started in its
+place: `joining_rank.py BFRUN [CASE …]`."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+DIES_IN = 12
+STEPS_TOGETHER = 20
+"""Steps that the ranks make after a process has joined."""
+VICTIM = 2
+MODEL = {"other": 5}
+"""The width of the joining process's model, by case."""
+
+
+def end_here() -> None:
+    print(f"killed at {time.monotonic():.6f}", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Run:
+    """A model, with a buffer of its own, and its optimizer."""
+
+    def __init__(self, bf, torch, name: str, width: int = 64):
+        self.bf, self.torch = bf, torch
+        self.model = torch.nn.Sequential(torch.nn.Linear(20, width), torch.nn.BatchNorm1d(width),
+                                         torch.nn.Linear(width, 3))
+        plain = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.5)
+        self.optimizer = self.wrap(plain, name)
+        self.truth = torch.randn(20, 3, generator=torch.Generator().manual_seed(7))
+        self.losses: list[float] = []
+
+    def wrap(self, plain, name: str):
+        bf, model = self.bf, self.model
+        if name == "gradients":
+            return bf.DistributedGradientAllreduceOptimizer(plain, model)
+        if name == "awc":
+            return bf.DistributedAdaptWithCombineOptimizer(plain, model)
+        if name == "put":
+            return bf.DistributedWinPutOptimizer(plain, model)
+        if name == "in_backward":
+            return bf.DecentralizedOptimizer(plain, model, "adapt_then_combine",
+                                             schedule="one-peer-exponential",
+                                             step_in_backward=True)
+        if name in ("gradient_tracking", "local_sgd"):
+            return bf.DecentralizedOptimizer(plain, model, name)
+        return bf.DistributedAdaptThenCombineOptimizer(plain, model)
+
+    def step(self, data) -> None:
+        self.optimizer.zero_grad()
+        loss = self.torch.nn.functional.mse_loss(self.model(data), data @ self.truth)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+
+    @property
+    def steps(self) -> int:
+        return self.optimizer._distributed.core.step_count
+
+
+def flat(torch, tensors):
+    return torch.cat([each.detach().reshape(-1).double() for each in tensors])
+
+
+def check_entry(bf, torch, runs: list[Run]) -> None:
+    """Looks at all ranks in their first moment together."""
+    for run in runs:
+        values = flat(torch, run.model.parameters())
+        assert torch.equal(bf.broadcast(values, 0), values), "models differ"
+        assert values.abs().max() > 0
+        steps = bf.allgather(torch.tensor([float(run.steps)]))
+        assert (steps == steps[0]).all(), steps
+        # The new rank has the buffers and the momentum of one of the others.
+        states = run.optimizer.state_dict()["state"]
+        own = torch.cat([flat(torch, [*run.model.buffers()]),
+                         flat(torch, [each["momentum_buffer"] for each in states.values()])])
+        everybody = bf.allgather(own.unsqueeze(0))
+        assert any(torch.equal(everybody[-1], each) for each in everybody[:-1]), "a state of nobody"
+
+
+def training(case: str) -> None:
+    """One rank of a job."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    joins = os.environ.get("BLUEFOG_JOIN") == "1"
+    bf.init()
+    if joins:
+        assert (bf.rank(), bf.size()) == (0, 1)
+    torch.manual_seed(3 if joins else 1)
+    names = {"many": ("atc", "awc", "gradients", "in_backward", "gradient_tracking", "local_sgd"),
+             "put": ("put",)}.get(case, ("atc",))
+    runs = [Run(bf, torch, name, MODEL.get(case, 64) if joins else 64) for name in names]
+    dies_in = DIES_IN if int(os.environ["RANK"]) == VICTIM and not joins else None
+    met = []
+    bf.on_shrink(lambda: met.append(bf.membership().epoch))
+    if joins and case == "dies":
+        runs[0].optimizer._distributed.move_to = lambda *_: end_here()
+    entered = time.monotonic()
+    members = bf.enter()
+    if not joins:
+        assert members == bf.membership() and bf.size() == 4
+    last = None
+    generator = torch.Generator().manual_seed(int(os.environ["RANK"]))
+    longest = 0.0
+    step = 0
+    while last is None or step < last:
+        data = torch.randn(32, 20, generator=generator)
+        if step == dies_in:
+            end_here()
+        epoch = bf.membership().epoch
+        if last is None and (bf.membership().joined if case != "other" else epoch > 2):
+            if case not in ("put", "other", "dies"):  # other numbers of steps, or nobody has joined
+                check_entry(bf, torch, runs)
+            last = (step if case == "put" else runs[0].steps) + STEPS_TOGETHER
+            step = last - STEPS_TOGETHER
+        time.sleep(0.01)
+        before = time.monotonic()
+        for run in runs:
+            run.step(data)
+        longest = max(longest, time.monotonic() - before)
+        step += 1
+    for run in runs:
+        run.optimizer.finish()
+        assert joins or min(run.losses[-5:]) < run.losses[0], run.losses
+    members = bf.membership()
+    assert met == sorted(set(met)) and met[-1] == members.epoch, (met, members)
+    print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, ranks {members.ranks}, lost "
+          f"{[each.rank for each in members.lost]}, joined "
+          f"{[each.rank for each in members.joined]}, longest {longest * 1000:.0f} ms, waited "
+          f"{time.monotonic() - entered:.2f} s", flush=True)
+
+
+def sampling() -> None:
+    """A process that joins in the middle of an epoch takes its share of what is left, and all make
+    as many steps, although loaders ask for batches ahead."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    joins = os.environ.get("BLUEFOG_JOIN") == "1"
+    bf.init()
+    model = torch.nn.Linear(20, 1)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model)
+    data = [(torch.full((20,), float(i)), i) for i in range(4003)]
+    sampler = bf.ElasticSampler(data, seed=3)
+    loader = torch.utils.data.DataLoader(data, batch_size=5, sampler=sampler, num_workers=1)
+    bf.enter()
+    step = 0
+    epoch = sampler.epoch
+    while epoch < 60:
+        sampler.set_epoch(epoch)
+        had_joined = bool(bf.membership().joined) and not (joins and step == 0)
+        seen = torch.zeros(len(data))
+        for inputs, numbers in loader:
+            if step == DIES_IN and int(os.environ["RANK"]) == VICTIM and not joins:
+                end_here()
+            seen[numbers] += 1
+            optimizer.zero_grad()
+            model(inputs / 4003).square().mean().backward()
+            optimizer.step()
+            step += 1
+        steps = bf.survive(lambda: bf.allgather(torch.tensor(
+            [float(optimizer._distributed.core.step_count)])))
+        assert (steps == steps[0]).all(), steps
+        everybody = bf.survive(lambda own=seen: bf.allreduce(own, average=False))
+        # Samples that the lost rank had drawn count for nobody here.
+        assert (everybody > 0).all() or epoch == 0, (epoch, (everybody == 0).sum())
+        if had_joined:
+            break
+        epoch += 1
+    members = bf.membership()
+    print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, ranks {members.ranks}, lost "
+          f"{[each.rank for each in members.lost]}, joined "
+          f"{[each.rank for each in members.joined]}, longest 0 ms, waited 0 s", flush=True)
+
+
+def check(bfrun: str, case: str) -> None:
+    """Runs a job, and looks at what its ranks say."""
+    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1", sys.executable,
+                          __file__, "--rank", case],
+                         capture_output=True, text=True, timeout=120, check=False)
+    said = re.findall(r"rank (\d): size (\d), ranks (\[.*?\]), lost (\[.*?\]), joined (\[.*?\]), "
+                      r"longest (\d+) ms, waited (\S+) s", job.stdout)
+    ranks, lost, joined = {"other": ("[0, 1, 3]", "[2, 4]", "[4]"),
+                           "dies": ("[0, 1, 3]", "[2, 4]", "[4]")}.get(
+        case, ("[0, 1, 3, 4]", "[2]", "[4]"))
+    problem = None
+    if job.returncode != 0:
+        problem = f"exit code {job.returncode}"
+    elif sorted(int(each[0]) for each in said) != eval(ranks):
+        problem = f"expected ranks {ranks} at the end"
+    elif any(each[2:5] != (ranks, lost, joined) for each in said):
+        problem = f"expected ranks {ranks}, lost {lost}, joined {joined} on all ranks"
+    elif case == "other" and "MismatchError" not in job.stderr:
+        problem = "expected a MismatchError on the process that was to join"
+    if problem:
+        sys.exit(f"{case}: {problem}\n{job.stdout}\n{job.stderr}")
+    print(f"{case}: passed; the longest step took {max(int(each[5]) for each in said)} ms",
+          flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "--rank":
+        for name in ("many", "put", "sampling", "other", "dies"):
+            if name in (sys.argv[2:] or [name]):
+                check(sys.argv[1], name)
+    elif sys.argv[2] == "sampling":
+        sampling()
+    else:
+        training(sys.argv[2])
