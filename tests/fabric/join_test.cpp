@@ -26,41 +26,10 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Settings surviving_settings() {
-  Settings settings = Settings::from_environment();
-  settings.on_failure = OnFailure::Shrink;
-  settings.log_level = LogLevel::Fatal;
-  return settings;
-}
-
 double total_over(Context& context, double value) {
   ops::allreduce(context, BufferView{.data = &value, .count = 1, .dtype = Dtype::Float64},
                  {.reduction = ops::Reduction::Sum});
   return value;
-}
-
-/// `ranks` threads run `body`, and `applicants` others `joining`, each with its context.
-void run(int ranks, const std::function<void(Context&)>& body, int applicants,
-         const std::function<void(Context&)>& joining) {
-  auto bootstraps = make_thread_bootstraps(ranks);
-  std::vector<std::shared_ptr<Bootstrap>> waiting;
-  for (int i = 0; i < applicants; ++i) {
-    waiting.push_back(make_thread_applicant(*bootstraps.front()));
-  }
-  std::vector<std::jthread> threads;
-  const auto start = [&threads](std::shared_ptr<Bootstrap> bootstrap,
-                                const std::function<void(Context&)>& own) {
-    threads.emplace_back([&own, held = std::move(bootstrap)]() mutable {
-      const auto context = Context::create(std::move(held), surviving_settings());
-      own(*context);
-    });
-  };
-  for (auto& bootstrap : bootstraps) {
-    start(std::move(bootstrap), body);
-  }
-  for (auto& bootstrap : waiting) {
-    start(std::move(bootstrap), joining);
-  }
 }
 
 void wait_for_applicants(Context& context) {
@@ -93,7 +62,7 @@ TEST(Join, RanksTakeInThoseThatWait) {
       }
       return group;
     };
-    run(
+    with_applicants(
         ranks,
         [&](Context& context) {
           wait_for_applicants(context);
@@ -127,7 +96,7 @@ TEST(Join, RanksTakeInThoseThatWait) {
 }
 
 TEST(Join, ShrinkTakesNobodyIn) {
-  run(
+  with_applicants(
       2,
       [](Context& context) {
         wait_for_applicants(context);
@@ -152,7 +121,7 @@ TEST(Join, ShrinkTakesNobodyIn) {
 }
 
 TEST(Join, WhoTakesThePlaceOfALostRankHasANumberOfItsOwn) {
-  run(
+  with_applicants(
       3,
       [](Context& context) {
         if (context.rank() == 1) {

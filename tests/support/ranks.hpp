@@ -45,6 +45,13 @@ inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks
 /// first one where none is.
 [[nodiscard]] std::vector<int> thread_counts_of(const Ranks& ranks);
 
+/// The settings with which threads go on without one that is gone, and with one that joins.
+[[nodiscard]] Settings surviving_settings();
+/// `size` threads run `body`, and `applicants` others, which ask to join them, `joining`, each with
+/// its context.
+void with_applicants(int size, const std::function<void(Context&)>& body, int applicants,
+                     const std::function<void(Context&)>& joining);
+
 /// One rank's share of `on_ranks`, given its bootstrap; for the drivers.
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,
                  const std::function<void(Context&)>& body);

@@ -32,6 +32,28 @@ std::vector<int> thread_counts_of(const Ranks& ranks) {
   return sizes;
 }
 
+Settings surviving_settings() {
+  Settings settings = Settings::from_environment();
+  settings.on_failure = OnFailure::Shrink;
+  settings.log_level = LogLevel::Fatal;
+  return settings;
+}
+
+void with_applicants(int size, const std::function<void(Context&)>& body, int applicants,
+                     const std::function<void(Context&)>& joining) {
+  auto bootstraps = make_thread_bootstraps(size);
+  for (int i = 0; i < applicants; ++i) {
+    bootstraps.push_back(make_thread_applicant(*bootstraps.front()));
+  }
+  std::vector<std::jthread> threads;
+  for (auto& bootstrap : bootstraps) {
+    threads.emplace_back([&, held = std::move(bootstrap)]() mutable {
+      const auto context = Context::create(std::move(held), surviving_settings());
+      (context->is_applicant() ? joining : body)(*context);
+    });
+  }
+}
+
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
   bool has_run = false;
   const bool other_network = std::getenv("BLUEFOG_NETWORK") != nullptr;

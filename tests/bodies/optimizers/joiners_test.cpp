@@ -1,0 +1,201 @@
+// Optimizers that take in a rank which joins.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/collectives.hpp"
+#include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
+#include "optimizers/distributed_optimizer.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmName;
+using optimizers::AlgorithmRow;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kJoinersRate = 0.02;
+constexpr double kMomentum = 0.5;
+constexpr int kRanks = 3;
+constexpr int kStepsTogether = 30;
+
+/// Float64 values of all ranks, a row each.
+at::Tensor of_all(Context& context, const at::Tensor& own) {
+  const at::Tensor sent = own.detach().contiguous().clone();
+  const at::Tensor all = at::zeros({context.size(), sent.numel()}, sent.options());
+  const auto view = [](const at::Tensor& tensor) {
+    return BufferView{.data = tensor.data_ptr(), .count = tensor.numel(), .dtype = Dtype::Float64};
+  };
+  ops::allgather(context, view(sent),
+                 [&](const std::vector<std::int64_t>& /*counts*/) { return view(all); });
+  return all;
+}
+
+at::Tensor momentum_of(torch::optim::SGD& sgd, const Point& point) {
+  const auto found = sgd.state().find(point.first.unsafeGetTensorImpl());
+  return found == sgd.state().end()
+             ? at::Tensor()
+             : static_cast<torch::optim::SGDParamState&>(*found->second).momentum_buffer();
+}
+
+/// One rank: it trains until another one has joined, and a while longer.
+class Trainer {
+ public:
+  Trainer(Context& context, const AlgorithmRow& row)
+      : row_(row),
+        joins_(context.is_applicant()),
+        point_(joins_ ? 77 : static_cast<std::uint64_t>(context.rank())),
+        problem_(LeastSquares::of_rank(joins_ ? kRanks : context.rank())),
+        sgd_(point_.parameters(), torch::optim::SGDOptions(joins_ ? 0.5 : kJoinersRate)
+                                      .momentum(has_momentum() ? kMomentum : 0.0)) {
+    DistributedOptimizerOptions options;
+    options.algorithm = row.name;
+    options.bucket_bytes = 32;
+    options.when_shrunk = [this](const std::shared_ptr<Context>& group) { look(*group); };
+    optimizer_ =
+        std::make_unique<DistributedOptimizer>(context.shared_from_this(), sgd_, point_, options);
+  }
+
+  void run() {
+    optimizer_->join();
+    while (!has_met_) {
+      train(*optimizer_, point_, problem_);
+    }
+    const std::int64_t met_at = optimizer_->step_count();
+    const at::Tensor minimum = minimiser(std::vector<double>(kRanks + 1, 1.0));
+    const double distance = squared_distance(optimizer_->context(), point_.x(), minimum);
+    while (optimizer_->step_count() < met_at + kStepsTogether) {
+      train(*optimizer_, point_, problem_);
+      if (row_.uses_windows) {  // ranks of more steps would count for more
+        ops::barrier(optimizer_->context());
+      }
+    }
+    optimizer_->finish();
+    EXPECT_EQ(optimizer_->context().size(), kRanks + 1);
+    if (row_.name != AlgorithmName::None.text()) {
+      EXPECT_LT(squared_distance(optimizer_->context(), point_.x(), minimum), distance)
+          << row_.name;
+    }
+  }
+
+ private:
+  [[nodiscard]] bool has_momentum() const {
+    return row_.name == AlgorithmName::GradientAllreduce.text();
+  }
+
+  /// All ranks, in their first moment together.
+  void look(Context& group) {
+    has_met_ = true;
+    EXPECT_EQ(group.size(), kRanks + 1);
+    EXPECT_EQ(group.rank() == kRanks, joins_);
+    const at::Tensor values = of_all(group, point_.x());
+    const at::Tensor steps =
+        of_all(group, at::full({1}, static_cast<double>(optimizer_->step_count()), at::kDouble));
+    if (row_.name == AlgorithmName::None.text()) {
+      bool is_copy = false;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        is_copy = is_copy || at::equal(values[kRanks], values[rank]);
+      }
+      EXPECT_TRUE(is_copy);
+    } else {
+      EXPECT_SAME(values, values[0].expand_as(values).clone());
+    }
+    if (!row_.uses_windows) {
+      EXPECT_SAME(steps, steps[0].expand_as(steps).clone());
+      EXPECT_GT(steps[0].item<double>(), 0);
+    }
+    EXPECT_EQ(sgd_.param_groups()[0].options().get_lr(), kJoinersRate);
+    if (has_momentum()) {
+      const at::Tensor momenta = of_all(group, momentum_of(sgd_, point_));
+      EXPECT_SAME(momenta, momenta[0].expand_as(momenta).clone());
+      EXPECT_GT(momenta.abs().max().item<double>(), 0);
+    }
+  }
+
+  const AlgorithmRow& row_;
+  bool joins_;
+  Point point_;
+  LeastSquares problem_;
+  torch::optim::SGD sgd_;
+  bool has_met_ = false;
+  std::unique_ptr<DistributedOptimizer> optimizer_;
+};
+
+TEST(Joiners, EveryAlgorithmTakesInARankWithTheMeanOfTheOthers) {
+  for (const auto make_row : optimizers::kBuiltInRows) {
+    const AlgorithmRow row = make_row();
+    SCOPED_TRACE(row.name);
+    const auto train_on = [&row](Context& context) { Trainer(context, row).run(); };
+    with_applicants(kRanks, train_on, 1, train_on);
+  }
+}
+
+TEST(Joiners, AnotherModelKeepsOutWhoJoinsAlone) {
+  with_applicants(
+      2,
+      [](Context& context) {
+        const Point point(static_cast<std::uint64_t>(context.rank()));
+        torch::optim::SGD sgd(point.parameters(), kJoinersRate);
+        DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, {});
+        const LeastSquares problem = LeastSquares::of_rank(context.rank());
+        while (optimizer.context().membership().lost.empty()) {
+          train(optimizer, point, problem);
+        }
+        EXPECT_EQ(optimizer.context().size(), 2);
+        EXPECT_EQ(optimizer.context().membership().joined.size(), 1U);
+        train(optimizer, point, problem);
+        optimizer.finish();
+      },
+      1,
+      [](Context& context) {
+        const torch::nn::Linear other(7, 5);
+        torch::optim::SGD sgd(other->parameters(), kJoinersRate);
+        DistributedOptimizer optimizer(context.shared_from_this(), sgd, *other, {});
+        EXPECT_THAT(error_of<MismatchError>([&] { optimizer.join(); }),
+                    AllOf(HasSubstr("rank 2"), HasSubstr("weight")));
+        EXPECT_THROW(optimizer.step(), StateError);
+      });
+}
+
+TEST(Joiners, AScheduleIsMadeForTheNewNumber) {
+  const auto body = [](Context& context) {
+    const bool joins = context.is_applicant();
+    const Point point(1);
+    torch::optim::SGD sgd(point.parameters(), kJoinersRate);
+    int made_for = 0;
+    DistributedOptimizerOptions options;
+    options.schedule = topology::one_peer_exponential(context.size());
+    options.make_schedule = [&made_for](const Context& other) {
+      made_for = other.size();
+      return topology::one_peer_exponential(other.size());
+    };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    const LeastSquares problem = LeastSquares::of_rank(joins ? 2 : context.rank());
+    optimizer.join();
+    while (made_for == 0) {
+      train(optimizer, point, problem);
+    }
+    EXPECT_EQ(made_for, 3);
+    for (int step = 0; step < 3; ++step) {
+      train(optimizer, point, problem);
+    }
+    optimizer.finish();
+  };
+  with_applicants(2, body, 1, body);
+}
+
+}  // namespace
+}  // namespace bluefog::testing
