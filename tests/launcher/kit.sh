@@ -1,4 +1,4 @@
-# For run_test.sh and ending_test.sh, which source it with their arguments CASE BFRUN AFFINITY
+# For run_test.sh, ending_test.sh and others, which source it with their arguments CASE BFRUN AFFINITY
 # [PROGRAM]. Exit code 0: passed; 77: cannot run here; else failed, with the reason.
 set -u
 

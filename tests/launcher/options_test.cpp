@@ -105,6 +105,24 @@ TEST(Options, MinNpIsANumberOfTheRanks) {
               HasSubstr("give one of them"));
 }
 
+TEST(Options, RespawnIsForRanksOfWhichSomeSuffice) {
+  const std::vector<std::string> enough{"-np", "4", "--min-np", "2"};
+  const auto with = [&](const std::string& number) {
+    std::vector<std::string> arguments = enough;
+    arguments.insert(arguments.end(), {"--respawn", number, "program"});
+    return arguments;
+  };
+  EXPECT_EQ(parse_options({"-np", "4", "--min-np", "2", "program"}).respawn, 0);
+  EXPECT_EQ(parse_options(with("1")).respawn, 1);
+  EXPECT_EQ(parse_options(with("10000")).respawn, 10000);
+  for (const char* bad : {"0", "10001", "-1", "two", "2x"}) {
+    EXPECT_THAT(usage_error(with(bad)), HasSubstr("--respawn wants a number from 1 to 10000"))
+        << bad;
+  }
+  EXPECT_THAT(usage_error({"-np", "4", "--respawn", "2", "program"}),
+              HasSubstr("expected --min-np N, which says how many suffice for that, found none"));
+}
+
 TEST(Options, RefusesBadNumbersByName) {
   for (const char* bad : {"0", "-1", "two", "2x", "", "99999999999"}) {
     EXPECT_THAT(usage_error({"-np", bad, "program"}), HasSubstr("-np")) << bad;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxPort = 65535;
+constexpr int kMaxRespawns = 10000;
 
 /// Values that are checked after CLI11 has collected them, for messages of our own.
 struct RawValues {
@@ -21,6 +22,7 @@ struct RawValues {
   std::string ssh_port;
   std::string host_silence;
   std::string min_np;
+  std::string respawn;
   std::string bind_to = "auto";
   std::string launcher = "auto";
   bool use_infiniband = false;
@@ -72,6 +74,9 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
   app.add_option("--min-np", raw.min_np,
                  "So many ranks suffice: the others go on when some are lost (sets "
                  "BLUEFOG_ON_FAILURE=shrink)")
+      ->option_text("N");
+  app.add_option("--respawn", raw.respawn,
+                 "With --min-np: start lost ranks again, to join the others, N times in all")
       ->option_text("N");
   app.add_option("--host-silence", raw.host_silence,
                  "Seconds after which a host that answers nothing is lost; 0: never")
@@ -200,6 +205,14 @@ void check_options(const RawValues& raw, Options& options) {
     options.min_np = parse_in_range("--min-np", raw.min_np, options.num_proc);
     if (options.fault_tolerant) {
       throw UsageError("--min-np and --fault-tolerant both say who goes on: give one of them");
+    }
+  }
+  if (!raw.respawn.empty()) {
+    options.respawn = parse_in_range("--respawn", raw.respawn, kMaxRespawns);
+    if (options.min_np == 0) {
+      throw UsageError(
+          "--respawn starts lost ranks again while the others go on: expected --min-np N, which "
+          "says how many suffice for that, found none");
     }
   }
   if (options.command.empty()) {

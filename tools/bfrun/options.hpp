@@ -41,6 +41,8 @@ struct Options {
   int host_silence = 60;
   /// `--min-np`: ranks that suffice, 0 when absent
   int min_np = 0;
+  /// `--respawn`: restarts of lost ranks, of all together, 0 when absent
+  int respawn = 0;
   int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent
   std::string network_interface;  ///< `--network-interface`, empty when absent
   std::string extra_mpi_flags;    ///< `--extra-mpi-flags`: one string, split like a shell does

@@ -58,10 +58,22 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
     for (const auto& text : monitor.due_lines(now)) {
       say(text);
     }
+    RestartsDue restarts = monitor.take_restarts(now);
+    for (const auto& text : restarts.lines) {
+      say(text);
+    }
     const bool kill = monitor.wants_kill(now);
     return ChildCare{.sleep = monitor.time_left(now),
                      .kill = kill,
-                     .spare_others = monitor.awaits_earlier_end()};
+                     .spare_others = monitor.awaits_earlier_end(),
+                     .restarts = std::move(restarts)};
+  };
+  const auto on_rank_failure = [&](int rank) {
+    const auto decision = monitor.decide_restart(rank);
+    for (const auto& text : decision.lines) {
+      say(text);
+    }
+    return decision.is_granted;
   };
   const RankLine::Listener ranks{take, [&](int rank) { monitor.take_watcher_end(rank); }};
   const HostLine::Listener hosts{[&](int rank, const std::string& why) {
@@ -74,7 +86,8 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
                            .on_signal = [&](int number) { monitor.take_signal(number); },
                            .before_sleep = before_sleep,
                            .descriptor = ears.descriptor(),
-                           .on_readable = [&] { ears.serve(ranks, hosts); }});
+                           .on_readable = [&] { ears.serve(ranks, hosts); },
+                           .on_rank_failure = on_rank_failure});
   write_to_stderr(filter.finish());
   for (const auto& text : monitor.closing_lines(status)) {
     say(text);

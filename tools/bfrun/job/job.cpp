@@ -168,8 +168,9 @@ bool starts_ranks_itself(const Options& options, const Machines& machines,
   if (options.min_np > 0 &&
       (options.launcher == Launcher::Mpirun || machines.other_hosts || !wish.empty())) {
     throw UsageError(fmt::format(
-        "--min-np is for ranks that bfrun starts itself, on this machine, found {}: mpirun's ranks "
-        "cannot go on without one of them",
+        "{} for ranks that bfrun starts itself, on this machine, found {}: mpirun's ranks cannot go "
+        "on without one of them",
+        options.respawn > 0 ? "--min-np and --respawn are" : "--min-np is",
         !wish.empty()          ? wish
         : machines.other_hosts ? "host '" + machines.hosts.front().name + "'"
                                : "--launcher mpirun"));
@@ -241,6 +242,7 @@ int run_own_job(const Options& options, Plan plan) {
   ranks.environment = plan.environment;
   ranks.fault_tolerant = options.fault_tolerant;
   ranks.enough = options.min_np;
+  ranks.may_start_again = options.respawn > 0;
   ranks.on_started = [&] {
     server->start(fmt::format("{} suffice for {} ranks", descriptors + RankLine::kOtherDescriptors,
                               options.num_proc));
@@ -329,6 +331,7 @@ int run_job(const Options& options) {
   plan.job.ranks = options.num_proc;
   plan.job.fault_tolerant = options.fault_tolerant;
   plan.job.enough = options.min_np;
+  plan.job.respawns = options.respawn;
   plan.job.has_other_hosts = plan.machines.other_hosts;
   plan.job.host_silence = std::chrono::seconds(options.host_silence);
   plan.job.start_patience = start_patience(plan.environment);

@@ -4,16 +4,14 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -21,6 +19,7 @@
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/input_pump.hpp"
 #include "tools/bfrun/job/pipe.hpp"
+#include "tools/bfrun/job/rank_watchers.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
@@ -54,8 +53,14 @@ struct Streams {
   _exit(errno == ENOENT ? kNotFoundCode : kNotExecutableCode);
 }
 
-pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
+enum class Start { First, Again };
+
+pid_t start(const OwnRanks& ranks, int rank, Start which, const Streams& streams) {
   Environment own = ranks.environment;
+  own.erase(kJoinVariable);  // of a launch around this one
+  if (which == Start::Again) {
+    own[kJoinVariable] = "1";
+  }
   own["RANK"] = own["LOCAL_RANK"] = own[kOwnRankVariable] = std::to_string(rank);
   own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = own[kOwnSizeVariable] = std::to_string(ranks.count);
   const auto strings = to_strings(own);
@@ -73,109 +78,6 @@ pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
   return child;
 }
 
-/// The processes that watch the ranks, and how they are ended.
-class Watchers {
- public:
-  explicit Watchers(const OwnRanks& ranks)
-      : fault_tolerant_(ranks.fault_tolerant), spare_(ranks.count - ranks.enough) {
-    if (ranks.enough == 0) {
-      spare_ = -1;
-    }
-  }
-
-  void add(pid_t process) { running_.push_back(process); }
-  [[nodiscard]] bool are_gone() const { return running_.empty(); }
-
-  /// The first failure, or success, also where enough have ended well.
-  [[nodiscard]] ExitStatus status() const {
-    return failures_ <= spare_ && !is_ending_ ? ExitStatus{} : first_failure_;
-  }
-
-  void reap() {
-    int status = 0;
-    for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
-      if (std::erase(running_, child) == 0) {
-        continue;  // what a rank has left behind
-      }
-      const ExitStatus end = ExitStatus::from_wait(status);
-      if (end.shell_code() == 0) {
-        continue;
-      }
-      if (first_failure_.code == 0) {
-        first_failure_.code = end.shell_code();
-      }
-      ++failures_;
-      const bool goes_on =
-          spare_ >= 0 ? failures_ <= spare_ : fault_tolerant_ && end.killed_by != 0;
-      if (!goes_on) {
-        end_others_by(Clock::now() + kSpareTime);
-      }
-    }
-  }
-
-  void pass_on(int signal_number) {
-    if (ends_programs(signal_number)) {
-      begin_end();
-    } else {
-      signal_all(signal_number);
-    }
-  }
-
-  void kill_all() const { signal_all(SIGKILL); }
-
-  /// The time until there is something to do; negative: nothing.
-  [[nodiscard]] milliseconds time_left(Clock::time_point now) const {
-    const auto due = is_ending_ ? kill_at_ : end_at_;
-    if (!due || has_killed_) {
-      return milliseconds(-1);
-    }
-    return std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
-  }
-
-  /// @param spare_others as `ChildCare::spare_others`.
-  void act_on_time(Clock::time_point now, bool spare_others) {
-    if (!is_ending_ && end_at_ && (!spare_others || now >= *end_at_)) {
-      begin_end();
-    }
-    if (!is_ending_ || has_killed_ || now < *kill_at_) {
-      return;
-    }
-    has_killed_ = true;
-    kill_all();
-  }
-
- private:
-  void end_others_by(Clock::time_point latest) {
-    if (!end_at_) {
-      end_at_ = latest;
-    }
-  }
-
-  void begin_end() {
-    if (std::exchange(is_ending_, true)) {
-      return;
-    }
-    kill_at_ = Clock::now() + kEndGrace;
-    signal_all(SIGTERM);
-  }
-
-  void signal_all(int number) const {
-    for (const pid_t watcher : running_) {
-      kill(-watcher, number);
-    }
-  }
-
-  bool fault_tolerant_;
-  int spare_;  ///< so many may fail; negative: that is not counted
-  int failures_ = 0;
-  std::vector<pid_t> running_;
-  ExitStatus first_failure_;
-  bool is_ending_ = false;
-  bool has_killed_ = false;
-  std::optional<Clock::time_point> end_at_;
-  std::optional<Clock::time_point> kill_at_;
-};
-
 milliseconds sooner(milliseconds one, milliseconds other) {
   if (one < milliseconds(0)) {
     return other;
@@ -183,79 +85,165 @@ milliseconds sooner(milliseconds one, milliseconds other) {
   return other < milliseconds(0) ? one : std::min(one, other);
 }
 
-/// bfrun's ends of the ranks' streams.
-struct OwnEnds {
-  Descriptor errors;
-  Descriptor input;  ///< to rank 0, where this process reads a terminal
+/// The ranks, the first time and again, and their streams.
+class Starter {
+ public:
+  explicit Starter(const OwnRanks& ranks)
+      : ranks_(ranks), nothing_(open("/dev/null", O_RDONLY | O_CLOEXEC)), errors_(make_pipe()) {
+    if (nothing_.get() < 0) {
+      fail("/dev/null");
+    }
+    if (isatty(STDIN_FILENO) == 1) {
+      input_ = make_pipe();
+    }
+    fcntl(errors_.read_end.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  [[nodiscard]] pid_t start(int rank, Start which) const {
+    const int first_input = input_.read_end.get() >= 0 ? input_.read_end.get() : STDIN_FILENO;
+    return bfrun::start(
+        ranks_, rank, which,
+        {.input = rank == 0 ? first_input : nothing_.get(), .errors = errors_.write_end.get()});
+  }
+
+  /// All have been started. Nobody but them holds their ends, unless one may be started again.
+  void finish() {
+    if (ranks_.may_start_again) {
+      return;
+    }
+    nothing_.reset();
+    errors_.write_end.reset();
+    input_.read_end.reset();
+  }
+
+  [[nodiscard]] int errors() const { return errors_.read_end.get(); }
+  /// To rank 0, where this process reads a terminal.
+  [[nodiscard]] Descriptor take_input() { return std::move(input_.write_end); }
+
+ private:
+  const OwnRanks& ranks_;
+  Descriptor nothing_;
+  Pipe errors_;
+  Pipe input_;
 };
 
-OwnEnds start_all(const OwnRanks& ranks, Watchers& watchers) {
-  Pipe errors = make_pipe();
-  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (nothing.get() < 0) {
-    fail("/dev/null");
-  }
-  const bool is_terminal = isatty(STDIN_FILENO) == 1;
-  Pipe input;
-  if (is_terminal) {
-    input = make_pipe();
-  }
-  for (int rank = 0; rank < ranks.count; ++rank) {
-    const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
-    watchers.add(start(
-        ranks, rank,
-        {.input = rank == 0 ? first_input : nothing.get(), .errors = errors.write_end.get()}));
-  }
-  fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
-  return {std::move(errors.read_end), std::move(input.write_end)};
-}
-
 /// Serves the ranks until all are gone.
-void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
-            const SignalWatch& signals, Watchers& watchers) {
-  InputPump pump(std::move(ends.input));
-  if (ranks.on_started) {
-    ranks.on_started();
+class Service {
+ public:
+  Service(const OwnRanks& ranks, const ChildEvents& events, const SignalWatch& signals,
+          RankWatchers& watchers)
+      : ranks_(ranks), events_(events), signals_(signals), watchers_(watchers), starter_(ranks) {}
+
+  void run() {
+    for (int rank = 0; rank < ranks_.count; ++rank) {
+      watchers_.add(starter_.start(rank, Start::First), rank);
+    }
+    starter_.finish();
+    if (ranks_.on_started) {
+      ranks_.on_started();
+    }
+    InputPump pump(starter_.take_input());
+    std::array<pollfd, 4> sources{pollfd{signals_.descriptor(), POLLIN, 0},
+                                  pollfd{starter_.errors(), POLLIN, 0},
+                                  pollfd{events_.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
+    while (!watchers_.are_gone()) {
+      const milliseconds sleep = act();
+      sources[3] = pump.source();
+      if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
+          errno != EINTR) {
+        fail("poll");
+      }
+      if (sources[1].revents != 0 && !read_available(starter_.errors(), events_.on_stderr)) {
+        sources[1].fd = -1;
+      }
+      if (sources[2].revents != 0) {
+        events_.on_readable();
+      }
+      pump.serve(sources[3]);
+      pass_signals_on();
+      take_failures(watchers_.reap());
+    }
+    hear_all();
   }
-  SignalsOnce once;
-  std::array<pollfd, 4> sources{pollfd{signals.descriptor(), POLLIN, 0},
-                                pollfd{ends.errors.get(), POLLIN, 0},
-                                pollfd{events.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
-  while (!watchers.are_gone()) {
-    const ChildCare care = events.before_sleep();
+
+ private:
+  /// Does what is due, and returns the time until more is.
+  milliseconds act() {
+    const ChildCare care = events_.before_sleep();
     if (care.kill) {
-      watchers.kill_all();
+      watchers_.kill_all();
     }
-    watchers.act_on_time(Clock::now(), care.spare_others);
-    sources[3] = pump.source();
-    const milliseconds sleep = sooner(care.sleep, watchers.time_left(Clock::now()));
-    if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
-        errno != EINTR) {
-      fail("poll");
+    const bool is_done = start_again(care.restarts);
+    watchers_.act_on_time(Clock::now(), care.spare_others);
+    return is_done ? sooner(care.sleep, watchers_.time_left(Clock::now())) : milliseconds(0);
+  }
+
+  /// False where a rank could not be started: what becomes of it is to be asked anew.
+  bool start_again(const RestartsDue& due) {
+    bool is_done = true;
+    for (const int rank : due.given_up) {
+      watchers_.count(failures_[rank]);
     }
-    if (sources[1].revents != 0 && !read_available(ends.errors.get(), events.on_stderr)) {
-      sources[1].fd = -1;
+    if (!due.end.empty()) {
+      watchers_.begin_end();
     }
-    if (sources[2].revents != 0) {
-      events.on_readable();
+    for (const int rank : due.start) {
+      if (watchers_.are_to_end()) {
+        break;
+      }
+      try {
+        watchers_.add(starter_.start(rank, Start::Again), rank);
+      } catch (const TransportError& error) {
+        say(fmt::format("rank {} could not be started again: {}", rank, error.what()));
+        take_failures({{rank, failures_[rank]}});
+        is_done = false;
+      }
     }
-    pump.serve(sources[3]);
-    for (const signalfd_siginfo& info : signals.take()) {
+    return is_done;
+  }
+
+  void take_failures(const std::vector<RankWatchers::FailedRank>& failed) {
+    if (failed.empty()) {
+      return;
+    }
+    hear_all();
+    for (const auto& [rank, end] : failed) {
+      const bool is_over = watchers_.are_to_end() || !ranks_.may_start_again;
+      if (!is_over && events_.on_rank_failure(rank)) {
+        failures_[rank] = end;
+      } else {
+        watchers_.count(end);
+      }
+    }
+  }
+
+  void pass_signals_on() {
+    for (const signalfd_siginfo& info : signals_.take()) {
       const int number = static_cast<int>(info.ssi_signo);
-      if (number == SIGCHLD || !once.is_new(number)) {
+      if (number == SIGCHLD || !once_.is_new(number)) {
         continue;
       }
-      events.on_signal(number);
-      watchers.pass_on(number);
+      events_.on_signal(number);
+      watchers_.pass_on(number);
     }
-    watchers.reap();
   }
-  // The ranks' words are all in the pipe by now; other processes may keep it open.
-  read_available(ends.errors.get(), events.on_stderr);
-  if (events.descriptor >= 0) {
-    events.on_readable();
+
+  /// The words of a process are all there once it is gone; others may keep the pipe open.
+  void hear_all() const {
+    read_available(starter_.errors(), events_.on_stderr);
+    if (events_.descriptor >= 0) {
+      events_.on_readable();
+    }
   }
-}
+
+  const OwnRanks& ranks_;
+  const ChildEvents& events_;
+  const SignalWatch& signals_;
+  RankWatchers& watchers_;
+  Starter starter_;
+  SignalsOnce once_;
+  std::map<int, ExitStatus> failures_;  ///< of ranks that are started again
+};
 
 }  // namespace
 
@@ -264,9 +252,9 @@ ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
   signals.refuse_start(ranks.words.front());
   signal(SIGPIPE, SIG_IGN);
   const Descendants descendants;
-  Watchers watchers(ranks);
+  RankWatchers watchers(ranks);
   try {
-    follow(start_all(ranks, watchers), ranks, events, signals, watchers);
+    Service(ranks, events, signals, watchers).run();
   } catch (const TransportError&) {
     watchers.kill_all();
     descendants.kill_all(kSweep);

@@ -53,6 +53,14 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
 };
 
+/// What a launcher that starts ranks again is to do now (`bfrun --respawn`).
+struct RestartsDue {
+  std::vector<int> start = {};          ///< ranks to start again
+  std::vector<int> given_up = {};       ///< ranks that were to be started again, and are not
+  std::vector<int> end = {};            ///< ranks that run again, and are the only ones left
+  std::vector<std::string> lines = {};  ///< to print now
+};
+
 /// The caller's wishes about a child that is waited for.
 struct ChildCare {
   /// Longest time until `before_sleep` is asked again; negative: when something happens.
@@ -60,6 +68,7 @@ struct ChildCare {
   bool kill = false;  ///< send it SIGKILL now
   /// A child that fails may do so because of another one, which has begun to end before it.
   bool spare_others = false;
+  RestartsDue restarts = {};
 };
 
 /// The events of a running child.
@@ -73,6 +82,9 @@ struct ChildEvents {
   /// A descriptor to watch besides, unless negative, and what to do when it is readable.
   int descriptor = -1;
   std::function<void()> on_readable = {};
+  /// Asked when the process of a rank has failed, once all of its words have been passed on: whether
+  /// the rank is started again, when `ChildCare::restarts` says so.
+  std::function<bool(int rank)> on_rank_failure = {};
 };
 
 /// Runs `words` as a child, with `environment`, to its end.

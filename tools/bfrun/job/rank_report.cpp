@@ -117,13 +117,24 @@ std::vector<RankReport> ReportFilter::take_reports() { return std::exchange(repo
 
 std::string ReportFilter::finish() { return std::exchange(held_, {}); }
 
+namespace {
+
+std::string name_of(const RankReport& report) {
+  return fmt::format("rank {} on host {} (pid {})", report.rank, report.host, report.pid);
+}
+
+}  // namespace
+
 std::string describe_end(const RankReport& report) {
-  const std::string who =
-      fmt::format("rank {} on host {} (pid {})", report.rank, report.host, report.pid);
+  const std::string who = name_of(report);
   if (report.killed_by == 0) {
     return fmt::format("{} exited with code {}", who, report.exit_code);
   }
   return fmt::format("{} was killed by signal {}", who, name_of_signal(report.killed_by));
+}
+
+std::string describe_silent_end(const RankReport& start, std::string_view reason) {
+  return fmt::format("{} ended without a word: {}", name_of(start), reason);
 }
 
 std::string name_of_signal(int number) {

@@ -76,6 +76,10 @@ class ReportFilter {
 /// `rank 2 on host a (pid 17) was killed by signal 9 (SIGKILL)`.
 [[nodiscard]] std::string describe_end(const RankReport& report);
 
+/// The sentence on a rank that has said that it has started, and not how it ended.
+/// @param reason for that, in words
+[[nodiscard]] std::string describe_silent_end(const RankReport& start, std::string_view reason);
+
 /// "9 (SIGKILL)".
 [[nodiscard]] std::string name_of_signal(int number);
 

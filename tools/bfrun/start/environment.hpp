@@ -22,6 +22,8 @@ inline constexpr const char* kStoreSecretVariable = "BFRUN_STORE_SECRET";
 /// The rank, and the number of ranks, that bfrun itself gave: programs may change RANK.
 inline constexpr const char* kOwnRankVariable = "BFRUN_RANK";
 inline constexpr const char* kOwnSizeVariable = "BFRUN_SIZE";
+/// Tells a rank that was started again to join the others, which are under way.
+inline constexpr const char* kJoinVariable = "BLUEFOG_JOIN";
 
 /// Whether bfrun itself, and no mpirun, starts the ranks with these variables.
 [[nodiscard]] bool is_started_by_bfrun(const Environment& environment);

@@ -2,44 +2,24 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "tools/bfrun/job/monitor/placement_lines.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
-namespace {
 
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Peers may see that a killed rank's connections close, and end because of it, before its parent
-// sees its death. A rank that aborts, or is told to end, may do so because another one has ended.
-bool is_killed(const RankReport& report) {
-  return report.killed_by != 0 && report.killed_by != SIGABRT && report.killed_by != SIGTERM;
-}
-
-std::int64_t place_of(const RankReport& report, std::chrono::microseconds lead) {
-  return report.ended_at_us - (is_killed(report) ? lead.count() : 0);
-}
-
-bool ended_earlier(const RankReport& one, const RankReport& other) {
-  return place_of(one, JobMonitor::kHold) < place_of(other, JobMonitor::kHold);
-}
-
-void insert_by_time(std::vector<RankReport>& reports, const RankReport& report) {
-  reports.insert(std::upper_bound(reports.begin(), reports.end(), report, ended_earlier), report);
-}
-
-}  // namespace
-
 std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_point now) {
   if (job_.has_other_hosts) {
     attendance_.take(report, now);
   }
+  respawns_.take(report, now);
   if (report.kind == RankReport::Kind::Joining) {
     return {};
   }
@@ -47,15 +27,16 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     started_[report.rank] = report;
     gone_since_.reset();
     const bool all = std::ssize(started_) == job_.ranks;
-    return job_.has_other_hosts && all ? placement_lines() : std::vector<std::string>();
+    return job_.has_other_hosts && all ? placement_lines(started_, job_.notes)
+                                       : std::vector<std::string>();
   }
   if (report.kind == RankReport::Kind::Leaving) {
-    leaving_at_us_[report.rank] = report.ended_at_us;
+    failures_.take_leaving(report);
     return {};
   }
   // A rank that has announced its exit ends once more, perhaps because others have ended by then.
   if (ended_.emplace(report.rank, report).second) {
-    take_failure(report, now);
+    failures_.take_end(report, now);
   }
   far_ends_.erase(report.rank);
   if (report.kind == RankReport::Kind::Ended) {
@@ -64,25 +45,9 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
   return {};
 }
 
-void JobMonitor::take_failure(RankReport report, Clock::time_point now) {
-  if (!report.failed() || report.told_to_end) {
-    return;
-  }
-  // Others may die of a rank that leaves before it exits.
-  const auto leaving = leaving_at_us_.find(report.rank);
-  const auto longest = std::chrono::microseconds(kLeavingHold).count();
-  if (leaving != leaving_at_us_.end() && report.ended_at_us - leaving->second < longest) {
-    report.ended_at_us = std::min(report.ended_at_us, leaving->second);
-  }
-  if (unnamed_.empty()) {
-    unnamed_since_ = now;
-  }
-  insert_by_time(failed_, report);
-  insert_by_time(unnamed_, report);
-}
-
 void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
   gone_.insert(rank);
+  respawns_.take_gone(rank);
   const auto end = ended_.find(rank);
   if (!failed_since_ && end != ended_.end() && ends_job(end->second)) {
     failed_since_ = now;
@@ -132,12 +97,16 @@ std::optional<JobMonitor::Clock::time_point> JobMonitor::first_far_end() const {
   return first->second + job_.host_silence;
 }
 
+bool JobMonitor::has_too_few() const {
+  return job_.ranks - std::ssize(failures_.all()) < job_.enough;
+}
+
 bool JobMonitor::ends_job(const RankReport& report) const {
   if (!report.failed() || job_.goes_on_after_failure) {
     return false;
   }
   if (job_.enough > 0) {
-    return job_.ranks - std::ssize(failed_) < job_.enough;
+    return has_too_few();
   }
   return !job_.fault_tolerant || report.killed_by == 0;
 }
@@ -157,17 +126,7 @@ void JobMonitor::take_signal(int number, Clock::time_point now) {
   }
   ending_signal_ = number;
   ending_since_ = now;
-  failed_before_signal_ = !failed_.empty();
-}
-
-bool JobMonitor::awaits_earlier_end() const {
-  return !failed_.empty() && std::ranges::any_of(leaving_at_us_, [&](const auto& leaving) {
-    return !ended_.contains(leaving.first) && leaving.second < failed_.front().ended_at_us;
-  });
-}
-
-JobMonitor::Clock::time_point JobMonitor::naming_time() const {
-  return unnamed_since_ + (awaits_earlier_end() ? kLeavingHold : kHold);
+  failed_before_signal_ = !failures_.all().empty();
 }
 
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
@@ -185,7 +144,7 @@ std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
         now);
     lines.insert(lines.end(), more.begin(), more.end());
   }
-  if (!unnamed_.empty() && now >= naming_time()) {
+  if (const auto naming = failures_.naming_time(); naming && now >= *naming) {
     const std::vector<std::string> failures = name_failures();
     lines.insert(lines.end(), failures.begin(), failures.end());
   }
@@ -224,13 +183,16 @@ std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
     const auto until = std::max(std::chrono::ceil<milliseconds>(due - now), milliseconds(0));
     left = left < milliseconds(0) ? until : std::min(left, until);
   };
-  if (!unnamed_.empty()) {
-    note(naming_time());
+  if (const auto due = failures_.naming_time()) {
+    note(*due);
   }
   if (const auto due = attendance_.due()) {
     note(*due);
   }
   if (const auto due = first_far_end()) {
+    note(*due);
+  }
+  if (const auto due = respawns_.next(); due && ending_signal_ == 0) {
     note(*due);
   }
   if (const auto due = deadline(); due && overdue_.empty()) {
@@ -248,39 +210,8 @@ bool JobMonitor::wants_kill(Clock::time_point now) {
   return true;
 }
 
-std::vector<std::string> JobMonitor::placement_lines() const {
-  std::map<std::string, std::pair<int, Placement>> hosts;
-  for (const auto& [rank, report] : started_) {
-    auto& [ranks, placement] = hosts[report.host];
-    ++ranks;
-    placement = report.placement;
-  }
-  const auto first = hosts.begin()->second.second;
-  const bool same = std::all_of(hosts.begin(), hosts.end(),
-                                [&](const auto& host) { return host.second.second == first; });
-  const auto is_watched = [](const Placement& placement) { return placement.cores > 0; };
-  if (same && is_watched(first)) {
-    return {describe(job_.ranks, static_cast<int>(hosts.size()), first, job_.notes)};
-  }
-  std::vector<std::string> lines;
-  for (const auto& [name, host] : hosts) {
-    const std::string text = is_watched(host.second)
-                                 ? describe(host.first, 1, host.second, job_.notes)
-                                 : "not bound, as bfrun is not installed there at the same path";
-    lines.push_back(fmt::format("host {}: {}", name, text));
-  }
-  return lines;
-}
-
 std::vector<std::string> JobMonitor::name_failures() {
-  std::vector<std::string> lines;
-  for (const RankReport& report : unnamed_) {
-    if (named_ < kMostNames) {
-      lines.push_back(describe_end(report));
-    }
-    ++named_;
-  }
-  unnamed_.clear();
+  std::vector<std::string> lines = failures_.name();
   if (std::string line = attendance_.failure_line(); !line.empty()) {
     lines.push_back(std::move(line));
   }

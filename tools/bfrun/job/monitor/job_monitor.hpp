@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "tools/bfrun/job/monitor/attendance.hpp"
+#include "tools/bfrun/job/monitor/failures.hpp"
+#include "tools/bfrun/job/monitor/respawns.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/rank/binding.hpp"
@@ -21,6 +23,7 @@ struct MonitoredJob {
   bool fault_tolerant = false;
   /// So many ranks that end well make a job that has succeeded; 0: all.
   int enough = 0;
+  int respawns = 0;  ///< so many restarts of ranks that have failed
   /// Ranks are on several hosts: say what they got, once all have started, and which ones do not
   /// come to `init`, after `start_patience` or when those that wait fail.
   bool has_other_hosts = false;
@@ -40,7 +43,9 @@ class JobMonitor {
   using Clock = std::chrono::steady_clock;
 
   explicit JobMonitor(MonitoredJob job)
-      : job_(std::move(job)), attendance_(job_.ranks, job_.start_patience) {}
+      : job_(std::move(job)),
+        attendance_(job_.ranks, job_.start_patience),
+        respawns_(job_.ranks, job_.respawns) {}
 
   /// Takes one report; returns the lines to print now.
   [[nodiscard]] std::vector<std::string> take(const RankReport& report,
@@ -59,6 +64,13 @@ class JobMonitor {
   /// as that host may be silent.
   void take_far_end(int rank, Clock::time_point now = Clock::now());
 
+  /// Whether `rank`, whose process is gone and has failed, is started again: `Respawns` decides, but
+  /// after a signal that ends the job nobody is. The failure of a rank that is started again is none
+  /// of the job's. The lines are to be printed now.
+  [[nodiscard]] Respawns::Decision decide_restart(int rank, Clock::time_point now = Clock::now());
+  /// What is to be done at `now` about ranks that are started again, each thing once.
+  [[nodiscard]] RestartsDue take_restarts(Clock::time_point now);
+
   /// A signal was passed on to the job.
   void take_signal(int number, Clock::time_point now = Clock::now());
 
@@ -74,7 +86,7 @@ class JobMonitor {
 
   /// Whether a rank has failed by itself that another one had begun to leave before, whose end has
   /// not been heard of: what it says is what ended the job.
-  [[nodiscard]] bool awaits_earlier_end() const;
+  [[nodiscard]] bool awaits_earlier_end() const { return failures_.awaits_earlier_end(); }
 
   /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the
   /// job, after the loss of a host that ends it, or after the end of the last rank, `kFailureGrace`
@@ -92,8 +104,8 @@ class JobMonitor {
   /// mpirun has ended, or that ended without a word, makes another code of 0.
   [[nodiscard]] int exit_code(const ExitStatus& mpirun) const;
 
-  static constexpr std::chrono::milliseconds kHold{250};
-  static constexpr std::chrono::milliseconds kLeavingHold{5000};
+  static constexpr std::chrono::milliseconds kHold = Failures::kHold;
+  static constexpr std::chrono::milliseconds kLeavingHold = Failures::kLeavingHold;
   static constexpr std::chrono::milliseconds kGrace{3000};
   static constexpr std::chrono::milliseconds kFailureGrace{5000};
 
@@ -106,15 +118,13 @@ class JobMonitor {
     std::string reason;
   };
 
-  void take_failure(RankReport report, Clock::time_point now);
+  [[nodiscard]] bool has_too_few() const;
   [[nodiscard]] bool ends_job(const RankReport& report) const;
   /// The ranks that have ended well where as many suffice, and some have not; else 0.
   [[nodiscard]] std::int64_t enough_that_ended_well() const;
   [[nodiscard]] std::optional<Clock::time_point> first_far_end() const;
   void look_whether_all_are_gone(Clock::time_point now);
   [[nodiscard]] std::optional<Deadline> deadline() const;
-  [[nodiscard]] Clock::time_point naming_time() const;
-  [[nodiscard]] std::vector<std::string> placement_lines() const;
   [[nodiscard]] std::vector<RankReport> silent_ranks() const;
   [[nodiscard]] std::vector<int> unheard_ranks() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
@@ -124,14 +134,11 @@ class JobMonitor {
 
   MonitoredJob job_;
   Attendance attendance_;
+  Failures failures_;
+  Respawns respawns_;
   std::map<int, RankReport> started_;
   std::map<int, RankReport> ended_;
-  std::map<int, std::int64_t> leaving_at_us_;  ///< of ranks that have begun to leave
-  std::set<int> gone_;                         ///< ranks whose processes are no more
-  std::vector<RankReport> failed_;             ///< by the time at which they ended
-  std::vector<RankReport> unnamed_;            ///< of these, the ones not named yet
-  Clock::time_point unnamed_since_;
-  int named_ = 0;
+  std::set<int> gone_;     ///< ranks whose processes are no more
   int ending_signal_ = 0;  ///< the first that asked the whole job to end
   Clock::time_point ending_since_;
   bool failed_before_signal_ = false;

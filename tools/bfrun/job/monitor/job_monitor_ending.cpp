@@ -24,9 +24,11 @@ bool is_crash(int signal_number) {
 }  // namespace
 
 std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
+  const RestartsDue restarts = take_restarts(Clock::now());  // nobody is left who could be joined
   std::vector<std::string> lines = name_failures();
-  if (std::ssize(failed_) > kMostNames) {
-    lines.push_back(fmt::format("{} more ranks failed", std::ssize(failed_) - kMostNames));
+  lines.insert(lines.end(), restarts.lines.begin(), restarts.lines.end());
+  if (failures_.left_out() > 0) {
+    lines.push_back(fmt::format("{} more ranks failed", failures_.left_out()));
   }
   if (never_started(mpirun)) {
     lines.push_back(fmt::format(
@@ -53,14 +55,15 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
 
 std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const {
   const bool is_known = mpirun.killed_by != 0 && overdue_.empty();
-  const bool is_due = job_.fault_tolerant || failed_.empty() || !overdue_.empty();
+  const std::vector<RankReport>& failed = failures_.all();
+  const bool is_due = job_.fault_tolerant || failed.empty() || !overdue_.empty();
   if (ending_signal_ != 0 || is_known || !is_due) {
     return {};
   }
   std::vector<std::string> lines;
   // A rank that exits with a code ends the job under fault tolerance too.
   const bool has_exited =
-      std::ranges::any_of(failed_, [](const RankReport& report) { return report.killed_by == 0; });
+      std::ranges::any_of(failed, [](const RankReport& report) { return report.killed_by == 0; });
   for (const auto& rank : silent_ranks()) {
     const std::string reason =
         has_exited && overdue_.empty()
@@ -69,13 +72,12 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
             ? fmt::format("its watching bfrun was killed, or {} ended before it", job_.starter)
             : "the connection to its host was lost, or mpirun's daemon or its watching bfrun there "
               "was killed";
-    lines.push_back(fmt::format("rank {} on host {} (pid {}) ended without a word: {}", rank.rank,
-                                rank.host, rank.pid, reason));
+    lines.push_back(describe_silent_end(rank, reason));
   }
   for (const int rank : unheard_ranks()) {
     lines.push_back(fmt::format("rank {} was never heard of", rank));
   }
-  const bool has_failed = !failed_.empty() || !lines.empty() || mpirun.shell_code() != 0;
+  const bool has_failed = !failed.empty() || !lines.empty() || mpirun.shell_code() != 0;
   for (const auto& [rank, report] : ended_) {
     if (!has_failed && report.failed()) {
       lines.push_back(describe_end(report) + ", told to end");
@@ -92,7 +94,8 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
 int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   const bool is_overdue = !overdue_.empty();
   const bool is_lossless = silent_ranks().empty() && unheard_ranks().empty();
-  const bool is_settled = !failed_.empty() || std::ssize(ended_) == job_.ranks;
+  const std::vector<RankReport>& failures = failures_.all();
+  const bool is_settled = !failures.empty() || std::ssize(ended_) == job_.ranks;
   // The ranks' end counts, and not what has become of mpirun after it.
   const bool by_ranks = is_overdue || (is_crash(mpirun.killed_by) && is_settled);
   const int code = by_ranks ? 0 : mpirun.shell_code();
@@ -105,8 +108,8 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (enough_that_ended_well() > 0) {
     return 0;
   }
-  if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
-    return failed_.front().shell_code();
+  if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
+    return failures.front().shell_code();
   }
   if (code != 0) {
     return code;

@@ -1,0 +1,109 @@
+#include "tools/bfrun/job/monitor/respawns.hpp"
+
+#include <fmt/format.h>
+
+namespace bluefog::bfrun {
+
+void Respawns::take(const RankReport& report, Clock::time_point now) {
+  switch (report.kind) {
+    case RankReport::Kind::Started:
+      if (on_their_way_.contains(report.rank)) {
+        restarted_at_[report.rank] = now;
+      }
+      return;
+    case RankReport::Kind::Joining:
+      have_joined_.insert(report.rank);
+      members_.insert(report.rank);
+      on_their_way_.erase(report.rank);
+      return;
+    case RankReport::Kind::Leaving:
+      return;
+    case RankReport::Kind::Exiting:
+    case RankReport::Kind::Ended:
+      members_.erase(report.rank);
+      on_their_way_.erase(report.rank);
+      if (!report.failed() && !ended_well_) {
+        ended_well_ = report.rank;
+      }
+  }
+}
+
+Respawns::Decision Respawns::decide(int rank, const std::optional<RankReport>& end,
+                                    Clock::time_point now) {
+  if (most_ == 0) {
+    return {};
+  }
+  members_.erase(rank);
+  // Its process has said nothing of its end, or could not be started at all.
+  const bool was_on_its_way = on_their_way_.erase(rank) > 0;
+  if (const std::string reason = reason_against(rank); !reason.empty()) {
+    return {.lines = {fmt::format("rank {} is not started again: {}", rank, reason)}};
+  }
+  const auto restarted = restarted_at_.find(rank);
+  const bool is_soon =
+      was_on_its_way || (restarted != restarted_at_.end() && now - restarted->second < kPause);
+  on_their_way_[rank] = {end, is_soon ? now + kPause : now};
+  ++made_;
+  return {
+      .is_granted = true,
+      .lines = {fmt::format("rank {} is started again{}: {} of {} restarts are left (--respawn)",
+                            rank, is_soon ? " in 1 s, as it ended within 1 s of its start" : "",
+                            most_ - made_, most_)}};
+}
+
+std::string Respawns::reason_against(int rank) const {
+  if (std::ssize(have_joined_) < ranks_) {
+    return fmt::format(
+        "that is done once all {} ranks have come to init (Context::create), found {} "
+        "that have",
+        ranks_, have_joined_.size());
+  }
+  if (ended_well_) {
+    return fmt::format("rank {} has ended well, and the others may be about to", *ended_well_);
+  }
+  if (made_ >= most_) {
+    return fmt::format("0 of {} restarts are left (--respawn)", most_);
+  }
+  return members_.empty() ? fmt::format("no rank is left that rank {} could join", rank)
+                          : std::string();
+}
+
+RestartsDue Respawns::due(Clock::time_point now, std::vector<Withdrawn>& withdrawn) {
+  RestartsDue due;
+  const bool is_over = members_.empty();
+  for (auto next = on_their_way_.begin(); next != on_their_way_.end();) {
+    const int rank = next->first;
+    auto& [end, start_at] = next->second;
+    if (is_over || (ended_well_ && start_at)) {
+      (start_at ? due.given_up : due.end).push_back(rank);
+      withdrawn.push_back(
+          {.rank = rank,
+           .end = end,
+           .line = start_at ? fmt::format("rank {} is not started again after all: the others have "
+                                          "ended, or are about to",
+                                          rank)
+                            : fmt::format("rank {} is ended: no rank is left that it could join",
+                                          rank)});
+      next = on_their_way_.erase(next);
+      continue;
+    }
+    if (start_at && now >= *start_at) {
+      due.start.push_back(rank);
+      start_at.reset();
+    }
+    ++next;
+  }
+  return due;
+}
+
+std::optional<Respawns::Clock::time_point> Respawns::next() const {
+  std::optional<Clock::time_point> first;
+  for (const auto& [rank, state] : on_their_way_) {
+    if (state.start_at && (!first || *state.start_at < *first)) {
+      first = state.start_at;
+    }
+  }
+  return first;
+}
+
+}  // namespace bluefog::bfrun

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/bfrun/job/process.hpp"
+#include "tools/bfrun/job/rank_report.hpp"
+
+namespace bluefog::bfrun {
+
+/// The ranks that are started again after they have failed (`bfrun --respawn`): which may be, when,
+/// and whether anybody is left whom they could join.
+///
+/// A rank is a member from when it begins to join the others (`Context::create`) until it ends. A rank
+/// that is started again is on its way from the decision until it is a member anew. Without a member
+/// meanwhile the group is gone, and nobody can join it.
+///
+/// Nobody is started again before all ranks have joined once, and once one has ended well: the others
+/// are about to.
+class Respawns {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// @param most restarts of all ranks together; 0: none, and nothing is said of it.
+  Respawns(int ranks, int most) : ranks_(ranks), most_(most) {}
+
+  /// Takes a report of any rank.
+  void take(const RankReport& report, Clock::time_point now);
+  /// The process of `rank` is gone, whatever was reported.
+  void take_gone(int rank) { members_.erase(rank); }
+
+  struct Decision {
+    bool is_granted = false;
+    std::vector<std::string> lines = {};  ///< what is said of it
+  };
+  /// Whether `rank`, whose process has failed, is to be started again. A grant counts.
+  /// @param end as reported, where it was.
+  [[nodiscard]] Decision decide(int rank, const std::optional<RankReport>& end,
+                                Clock::time_point now);
+
+  /// A rank that was to join, and does not any more.
+  struct Withdrawn {
+    int rank = 0;
+    std::optional<RankReport> end;  ///< how the process before has ended
+    std::string line;               ///< what is said of it
+  };
+  /// What the launcher is to do at `now`, each thing once.
+  /// @param withdrawn receives the ranks whose restart counts no more.
+  [[nodiscard]] RestartsDue due(Clock::time_point now, std::vector<Withdrawn>& withdrawn);
+  /// The time at which there will be something to do.
+  [[nodiscard]] std::optional<Clock::time_point> next() const;
+
+  /// A rank that ends so soon after it was started again waits as long before the next time, so that
+  /// a command that always fails is not started as fast as the machine can.
+  static constexpr std::chrono::milliseconds kPause{1000};
+
+ private:
+  struct OnItsWay {
+    std::optional<RankReport> end;
+    std::optional<Clock::time_point> start_at;  ///< nothing once it has been started
+  };
+
+  /// Why `rank` is not started again; empty where it is.
+  [[nodiscard]] std::string reason_against(int rank) const;
+
+  int ranks_;
+  int most_;
+  int made_ = 0;
+  std::set<int> have_joined_;  ///< once, at least
+  std::set<int> members_;
+  std::map<int, OnItsWay> on_their_way_;
+  std::map<int, Clock::time_point> restarted_at_;
+  std::optional<int> ended_well_;  ///< the first rank that has
+};
+
+}  // namespace bluefog::bfrun

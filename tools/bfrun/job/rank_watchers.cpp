@@ -1,0 +1,92 @@
+#include "tools/bfrun/job/rank_watchers.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/bfrun/job/signal_watch.hpp"
+
+namespace bluefog::bfrun {
+
+using std::chrono::milliseconds;
+
+RankWatchers::RankWatchers(const OwnRanks& ranks)
+    : fault_tolerant_(ranks.fault_tolerant),
+      spare_(ranks.enough > 0 ? ranks.count - ranks.enough : -1) {}
+
+ExitStatus RankWatchers::status() const {
+  return failures_ <= spare_ && !is_ending_ ? ExitStatus{} : first_failure_;
+}
+
+std::vector<RankWatchers::FailedRank> RankWatchers::reap() {
+  std::vector<FailedRank> failed;
+  int status = 0;
+  for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
+    const auto watcher = running_.extract(child);
+    const ExitStatus end = ExitStatus::from_wait(status);
+    // Other children are what a rank has left behind.
+    if (!watcher.empty() && end.shell_code() != 0) {
+      failed.push_back({watcher.mapped(), end});
+    }
+  }
+  return failed;
+}
+
+void RankWatchers::count(const ExitStatus& failure) {
+  if (first_failure_.code == 0) {
+    first_failure_.code = failure.shell_code();
+  }
+  ++failures_;
+  const bool goes_on =
+      spare_ >= 0 ? failures_ <= spare_ : fault_tolerant_ && failure.killed_by != 0;
+  if (!goes_on && !end_at_) {
+    end_at_ = Clock::now() + kSpareTime;
+  }
+}
+
+void RankWatchers::pass_on(int signal_number) {
+  if (ends_programs(signal_number)) {
+    begin_end();
+  } else {
+    signal_all(signal_number);
+  }
+}
+
+void RankWatchers::kill_all() const { signal_all(SIGKILL); }
+
+void RankWatchers::begin_end() {
+  if (std::exchange(is_ending_, true)) {
+    return;
+  }
+  kill_at_ = Clock::now() + kEndGrace;
+  signal_all(SIGTERM);
+}
+
+milliseconds RankWatchers::time_left(Clock::time_point now) const {
+  const auto due = is_ending_ ? kill_at_ : end_at_;
+  if (!due || has_killed_) {
+    return milliseconds(-1);
+  }
+  return std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
+}
+
+void RankWatchers::act_on_time(Clock::time_point now, bool spare_others) {
+  if (!is_ending_ && end_at_ && (!spare_others || now >= *end_at_)) {
+    begin_end();
+  }
+  if (!is_ending_ || has_killed_ || now < *kill_at_) {
+    return;
+  }
+  has_killed_ = true;
+  kill_all();
+}
+
+void RankWatchers::signal_all(int number) const {
+  for (const auto& [watcher, rank] : running_) {
+    kill(-watcher, number);
+  }
+}
+
+}  // namespace bluefog::bfrun

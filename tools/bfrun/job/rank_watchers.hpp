@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "tools/bfrun/job/own_launcher.hpp"
+#include "tools/bfrun/job/process.hpp"
+
+namespace bluefog::bfrun {
+
+/// The processes that watch the ranks of bfrun's own launcher, and how they are ended.
+class RankWatchers {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit RankWatchers(const OwnRanks& ranks);
+
+  void add(pid_t process, int rank) { running_[process] = rank; }
+  [[nodiscard]] bool are_gone() const { return running_.empty(); }
+  /// Whether the job ends before its time: nobody is started any more.
+  [[nodiscard]] bool are_to_end() const { return is_ending_ || end_at_.has_value(); }
+
+  /// The first failure that counts, or success, also where enough have ended well.
+  [[nodiscard]] ExitStatus status() const;
+
+  struct FailedRank {
+    int rank = 0;
+    ExitStatus end;
+  };
+  /// Waits for those that are gone, and returns the ones that have failed.
+  [[nodiscard]] std::vector<FailedRank> reap();
+  /// A failure counts: the rank is not started again. Without it there may be too few.
+  void count(const ExitStatus& failure);
+
+  void pass_on(int signal_number);
+  void kill_all() const;
+  /// SIGTERM now, SIGKILL `kEndGrace` later.
+  void begin_end();
+
+  /// The time until there is something to do; negative: nothing.
+  [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
+  /// @param spare_others as `ChildCare::spare_others`.
+  void act_on_time(Clock::time_point now, bool spare_others);
+
+ private:
+  void signal_all(int number) const;
+
+  bool fault_tolerant_;
+  int spare_;  ///< so many may fail; negative: that is not counted
+  int failures_ = 0;
+  std::map<pid_t, int> running_;  ///< with their ranks
+  ExitStatus first_failure_;
+  bool is_ending_ = false;
+  bool has_killed_ = false;
+  std::optional<Clock::time_point> end_at_;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+}  // namespace bluefog::bfrun
