@@ -28,6 +28,13 @@ void say_choice(const Settings& settings, const Bootstrap& bootstrap, const std:
   }
 }
 
+// A process that asks to be taken in is none of the ranks before it has been.
+void report_start(const Settings& settings) {
+  if (!settings.joins) {
+    report_joining();
+  }
+}
+
 // bfrun's own launcher starts no MPI: one that the program has started knows this process alone.
 void refuse_lonely_mpi(const LaunchEnvironment& launch) {
   if (launch.way == LaunchWay::Bfrun && mpi::size_of_running_world() == 1) {
@@ -103,7 +110,7 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
   refuse_lonely_mpi(launch);
   raise_descriptor_limit();
   claim_rank(launch);
-  report_joining();
+  report_start(settings);
   if (launch.way == LaunchWay::Mpi) {
     auto bootstrap = mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
     say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.stated_by));
@@ -118,7 +125,7 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
                                            std::function<void()> interrupt_check) {
   raise_descriptor_limit();
   claim_rank(launch);
-  report_joining();
+  report_start(settings);
   const std::string place = store ? store->description() : std::string();
   auto bootstrap = make_store_bootstrap(
       std::move(store), {.rank = launch.rank, .size = launch.size, .prefix = launch.prefix},

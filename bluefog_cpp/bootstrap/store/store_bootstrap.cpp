@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/applicant.hpp"
@@ -289,6 +290,7 @@ class ApplicantBootstrap final : public StoreBootstrap {
       const bool have_settled = settle(is_ready, until);
       if (have_settled) {
         held->end();
+        report_joining();
       }
       return have_settled;
     };
