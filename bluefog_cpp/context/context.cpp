@@ -151,7 +151,7 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
     try {
       const WatchForLosses watch(left, core_->engine());
       if (left.joined > 0) {
-        group->core().tell_newcomers();
+        group->core().tell_newcomers(is_applicant());
       }
       group->connect({});
       is_ready = true;

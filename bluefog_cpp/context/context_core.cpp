@@ -119,11 +119,15 @@ ContextCore::~ContextCore() {
 }
 
 void ContextCore::open_files() {
+  if (bootstrap_->is_applicant()) {
+    return;  // its number is not known before the others have taken it in
+  }
+  const int number = membership_.ranks[static_cast<std::size_t>(rank())];
   if (!settings_.timeline.empty()) {
-    timeline_ = std::make_shared<Timeline>(settings_.timeline, rank(), log_);
+    timeline_ = std::make_shared<Timeline>(settings_.timeline, number, log_);
   }
   if (!settings_.flight_recorder.empty()) {
-    recorder_ = std::make_shared<FlightRecorder>(settings_.flight_recorder, rank(), size(), log_);
+    recorder_ = std::make_shared<FlightRecorder>(settings_.flight_recorder, number, size(), log_);
   }
 }
 
@@ -237,7 +241,7 @@ void ContextCore::start_engine(EngineParts parts) {
   parts.timeline = timeline_;
   if (recorder_) {
     parts.recorder = recorder_;
-    parts.recorded_context = recorder_->add_context();
+    parts.recorded_context = recorder_->add_context(membership_.ranks);
   }
   parts.family = family_;
   parts.losses_revoke = settings_.on_failure == OnFailure::Shrink;
@@ -303,13 +307,21 @@ std::unique_ptr<ContextCore> ContextCore::among(const Bootstrap::Regrouped& left
   return core;
 }
 
-void ContextCore::tell_newcomers() {
-  const std::string own = to_text(membership_);
+void ContextCore::tell_newcomers(bool is_new) {
+  const std::string own =
+      to_text({.members = membership_, .contexts = recorder_ ? recorder_->next_context() : 0});
   const auto texts =
       bootstrap_->allgather(std::as_bytes(std::span(own)), Deadline::after(settings_.timeout));
   // The lowest rank was there before.
-  membership_ =
-      membership_from({reinterpret_cast<const char*>(texts.front().data()), texts.front().size()});
+  GroupRecord record = group_record_from(
+      {reinterpret_cast<const char*>(texts.front().data()), texts.front().size()});
+  membership_ = std::move(record.members);
+  if (is_new) {
+    open_files();
+    if (recorder_) {
+      recorder_->begin_with_context(record.contexts);
+    }
+  }
 }
 
 void ContextCore::use_device(int device, const gpu::Libraries* libraries) {

@@ -89,8 +89,9 @@ class ContextCore {
   [[nodiscard]] Bootstrap::Regrouped regroup(bool admits);
   /// Collective over those ranks. The core of their context, which is still to be connected.
   [[nodiscard]] std::unique_ptr<ContextCore> among(const Bootstrap::Regrouped& left);
-  /// Collective over a group with ranks that are new: these hear who takes part.
-  void tell_newcomers();
+  /// Collective over a group with ranks that are new: these hear who takes part, and open their
+  /// files.
+  void tell_newcomers(bool is_new);
   void close() noexcept;
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bluefog_cpp/error.hpp"
 
@@ -44,7 +45,8 @@ Membership members_of(const Membership& before, const Bootstrap::Regrouped& left
   return members;
 }
 
-std::string to_text(const Membership& members) {
+std::string to_text(const GroupRecord& record) {
+  const Membership& members = record.members;
   nlohmann::json lost = nlohmann::json::array();
   for (const auto& [rank, epoch, cause] : members.lost) {
     lost.push_back({rank, epoch, cause});
@@ -56,11 +58,12 @@ std::string to_text(const Membership& members) {
   return nlohmann::json{{"epoch", members.epoch},
                         {"ranks", members.ranks},
                         {"lost", std::move(lost)},
-                        {"joined", std::move(joined)}}
+                        {"joined", std::move(joined)},
+                        {"contexts", record.contexts}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Membership membership_from(std::string_view text) {
+GroupRecord group_record_from(std::string_view text) {
   try {
     const auto record = nlohmann::json::parse(text);
     Membership members{.epoch = record.at("epoch"), .ranks = record.at("ranks")};
@@ -70,7 +73,7 @@ Membership membership_from(std::string_view text) {
     for (const auto& entry : record.at("joined")) {
       members.joined.push_back({.rank = entry.at(0), .epoch = entry.at(1)});
     }
-    return members;
+    return {.members = std::move(members), .contexts = record.at("contexts")};
   } catch (const nlohmann::json::exception& error) {
     throw TransportError(fmt::format(
         "expected a record of the ranks that take part, found '{}': {}", text, error.what()));

@@ -11,9 +11,14 @@ namespace bluefog {
 /// The ranks of `before` that are left, and those that have joined, in the next epoch.
 [[nodiscard]] Membership members_of(const Membership& before, const Bootstrap::Regrouped& left);
 
-/// For ranks that were not there before.
-[[nodiscard]] std::string to_text(const Membership& members);
+/// All that ranks hear which were not there before.
+struct GroupRecord {
+  Membership members;
+  int contexts = 0;  ///< that the flight records of the others know
+};
+
+[[nodiscard]] std::string to_text(const GroupRecord& record);
 /// @throws TransportError for what is no such text.
-[[nodiscard]] Membership membership_from(std::string_view text);
+[[nodiscard]] GroupRecord group_record_from(std::string_view text);
 
 }  // namespace bluefog

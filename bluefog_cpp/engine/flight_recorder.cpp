@@ -46,9 +46,21 @@ FlightRecorder::FlightRecorder(std::string prefix, int rank, int size, Logger lo
   }
 }
 
-int FlightRecorder::add_context() {
+int FlightRecorder::add_context(std::vector<int> ranks) {
   const std::scoped_lock lock(mutex_);
-  return contexts_++;
+  size_ = std::max(size_, 1 + std::ranges::max(ranks));
+  contexts_[next_context_] = std::move(ranks);
+  return next_context_++;
+}
+
+int FlightRecorder::next_context() {
+  const std::scoped_lock lock(mutex_);
+  return next_context_;
+}
+
+void FlightRecorder::begin_with_context(int number) {
+  const std::scoped_lock lock(mutex_);
+  next_context_ = std::max(next_context_, number);
 }
 
 // A ticket is the number of the call times the places, plus its place.
@@ -77,7 +89,7 @@ FlightRecorder::Ticket FlightRecorder::begin(int context, std::uint64_t call, in
   Entry& entry = place_for_next();
   entry.context = context;
   entry.call = call;
-  entry.partner = partner;
+  entry.partner = partner < 0 ? partner : in_launch(context, partner);
   entry.kind = envelope.kind;
   entry.dtype = envelope.dtype;
   entry.count = envelope.count;
@@ -96,6 +108,14 @@ FlightRecorder::Ticket FlightRecorder::begin_window_call(std::string_view call,
   return entry.ticket;
 }
 
+std::vector<int> FlightRecorder::in_launch(int context, const AwaitedRanks& awaited) const {
+  std::vector<int> ranks;
+  for (const int rank : awaited) {
+    ranks.push_back(in_launch(context, rank));
+  }
+  return ranks;
+}
+
 void FlightRecorder::set_state(Ticket ticket, State state) {
   const std::scoped_lock lock(mutex_);
   if (Entry* const entry = find(ticket)) {
@@ -108,8 +128,8 @@ void FlightRecorder::note_wait(Ticket ticket, const AwaitedRanks& sources,
                                const AwaitedRanks& readers) {
   const std::scoped_lock lock(mutex_);
   if (Entry* const entry = find(ticket)) {
-    entry->sources.assign(sources.begin(), sources.end());
-    entry->readers.assign(readers.begin(), readers.end());
+    entry->sources = in_launch(entry->context, sources);
+    entry->readers = in_launch(entry->context, readers);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -19,18 +20,25 @@ namespace bluefog {
 /// `bftrace stall`, which reads those of all ranks.
 ///
 /// The file is `<prefix><rank>.json`; each record replaces the one before. Calls that are under
-/// way are kept longest. Shared by the contexts of a rank. Thread-safe. Cost per call: two looks
-/// at the clock and a copy of its envelope, under a lock.
+/// way are kept longest. Shared by the contexts of a rank, those of groups that were formed anew
+/// too: ranks go by their numbers in the launch. Thread-safe. Cost per call: two looks at the clock
+/// and a copy of its envelope, under a lock.
 class FlightRecorder {
  public:
   /// Names a call that was begun.
   using Ticket = std::uint64_t;
 
-  /// @throws InvalidArgument if the file cannot be written, with its name and the reason.
+  /// @param rank, size in the launch. @throws InvalidArgument if the file cannot be written, with its
+  ///   name and the reason.
   FlightRecorder(std::string prefix, int rank, int size, Logger log);
 
-  /// A number for another context: 0 for the first one.
-  [[nodiscard]] int add_context();
+  /// A number for another context: 0 for the first one. @param ranks the numbers of its ranks in the
+  /// launch.
+  [[nodiscard]] int add_context(std::vector<int> ranks);
+  /// The number of the next one.
+  [[nodiscard]] int next_context();
+  /// Contexts that others have had before this rank was there count too.
+  void begin_with_context(int number);
 
   /// @param partner as `Operation::partner`.
   [[nodiscard]] Ticket begin(int context, std::uint64_t call, int partner,
@@ -50,7 +58,8 @@ class FlightRecorder {
   /// Whom a call waits for: ranks whose message is missing, and ranks that have not taken this
   /// one's.
   void note_wait(Ticket ticket, const AwaitedRanks& sources, const AwaitedRanks& readers);
-  /// Notes as text what a window's call waits for, or holds, and the ranks that it waits for.
+  /// Notes as text what a window's call waits for, or holds, and the ranks that it waits for, by
+  /// their numbers in the launch.
   void note_window_wait(Ticket ticket, std::string what, std::vector<int> ranks);
 
   /// Writes the record. Failures to write are logged.
@@ -77,6 +86,12 @@ class FlightRecorder {
     std::string what{};
   };
 
+  /// The number in the launch of a rank of that context.
+  [[nodiscard]] int in_launch(int context, int rank) const {
+    return contexts_.at(context)[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] std::vector<int> in_launch(int context, const AwaitedRanks& awaited) const;
+
   [[nodiscard]] Entry& place_for_next();
   [[nodiscard]] Entry* find(Ticket ticket);
   [[nodiscard]] static std::string_view kind_text(const Entry& entry);
@@ -90,7 +105,9 @@ class FlightRecorder {
   std::mutex mutex_;
   std::array<Entry, 64> last_{};
   std::uint64_t count_ = 0;
-  int contexts_ = 0;
+  int next_context_ = 0;
+  /// By context, the numbers of its ranks.
+  std::map<int, std::vector<int>> contexts_;
 };
 
 }  // namespace bluefog

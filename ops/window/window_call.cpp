@@ -22,11 +22,19 @@ WindowCall::WindowCall(Context& context, std::string_view name, const Envelope& 
   }
 }
 
+int WindowCall::in_launch(int rank) const {
+  return context_.membership().ranks[static_cast<std::size_t>(rank)];
+}
+
 void WindowCall::hold_mutexes(std::span<const int> ranks) {
   row_.begin("hold");
   if (FlightRecorder* const recorder = context_.core().flight_recorder()) {
-    recorder->note_window_wait(ticket_, fmt::format("the mutex of rank {}", fmt::join(ranks, ", ")),
-                               {});
+    std::vector<int> numbers;
+    for (const int rank : ranks) {
+      numbers.push_back(in_launch(rank));
+    }
+    recorder->note_window_wait(ticket_,
+                               fmt::format("the mutex of rank {}", fmt::join(numbers, ", ")), {});
     recorder->set_state(ticket_, FlightRecorder::State::Held);
   }
 }
@@ -91,14 +99,15 @@ void WindowWait::note() const {
   }
   std::vector<int> ranks;
   if (const int awaited = holder_ < 0 ? rank_ : holder_; awaited != call_.context_.rank()) {
-    ranks.push_back(awaited);
+    ranks.push_back(call_.in_launch(awaited));
   }
-  recorder->note_window_wait(call_.ticket_, text(), std::move(ranks));
+  recorder->note_window_wait(call_.ticket_, text(true), std::move(ranks));
 }
 
-std::string WindowWait::text() const {
+std::string WindowWait::text(bool in_launch) const {
+  const auto number = [&](int rank) { return in_launch ? call_.in_launch(rank) : rank; };
   if (what_ == For::Answer) {
-    return fmt::format("an answer of rank {}", rank_);
+    return fmt::format("an answer of rank {}", number(rank_));
   }
   if (what_ == For::Copy) {
     return "a copy between a device and the host";
@@ -107,11 +116,11 @@ std::string WindowWait::text() const {
     return "this rank's device";
   }
   std::string text =
-      fmt::format("the {} of rank {}", what_ == For::Mutex ? "mutex" : "buffer", rank_);
+      fmt::format("the {} of rank {}", what_ == For::Mutex ? "mutex" : "buffer", number(rank_));
   if (holder_ == call_.context_.rank()) {
     text += ", which another thread of this rank holds";
   } else if (holder_ >= 0) {
-    text += fmt::format(", which rank {} holds", holder_);
+    text += fmt::format(", which rank {} holds", number(holder_));
   }
   return text;
 }

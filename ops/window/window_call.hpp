@@ -52,6 +52,8 @@ class WindowCall {
 
  private:
   friend class WindowWait;
+  /// The number in the launch of a rank of the window.
+  [[nodiscard]] int in_launch(int rank) const;
   void end(FlightRecorder::State state);
 
   Context& context_;
@@ -85,7 +87,8 @@ class WindowWait {
   void is_over();
 
  private:
-  [[nodiscard]] std::string text() const;
+  /// @param in_launch whether ranks go by their numbers in the launch.
+  [[nodiscard]] std::string text(bool in_launch = false) const;
   void note() const;
 
   WindowCall& call_;

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -18,6 +21,8 @@
 #include "ops/collectives.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
+#include "tools/bftrace/merge.hpp"
+#include "tools/bftrace/stall.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -149,6 +154,52 @@ TEST(Join, WhoTakesThePlaceOfALostRankHasANumberOfItsOwn) {
         EXPECT_EQ(total_over(*group, group->rank()), 3.0);
         expect_usable(*group);
       });
+}
+
+TEST(Join, RecordsNameRanksByTheirNumbersInTheLaunch) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("bluefog_join_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  Settings settings = surviving_settings();
+  settings.flight_recorder = folder / "record";
+  settings.timeline = folder / "timeline";
+  settings.timeout = std::chrono::seconds(2);
+  // All but the new rank make a call, and wait for it.
+  const auto stall = [](Context& group) {
+    if (group.rank() != 2) {
+      (void)error_of<RankLostError>([&] { (void)total_over(group, 1.0); });
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    }
+  };
+  with_applicants(
+      3,
+      [&](Context& context) {
+        if (context.rank() == 1) {
+          context.close();
+          return;
+        }
+        (void)error_of<RankLostError>([&] {
+          while (true) {
+            (void)total_over(context, 1.0);
+          }
+        });
+        const auto smaller = context.shrink();
+        wait_for_applicants(*smaller);
+        stall(*smaller->regroup());
+      },
+      1, [&](Context& context) { stall(*context.regroup()); }, settings);
+  const std::string path = folder / "record2.json";
+  const auto record = bftrace::parse_record(path, bftrace::read_file(path));
+  EXPECT_EQ(record.rank, 2);
+  EXPECT_EQ(record.size, 4);
+  const bool is_named = std::ranges::any_of(record.calls, [](const bftrace::RecordedCall& call) {
+    return std::ranges::count(call.no_message_from, 3) + std::ranges::count(call.not_taken_by, 3) >
+           0;
+  });
+  EXPECT_TRUE(is_named) << bftrace::read_file(path);
+  EXPECT_TRUE(std::filesystem::exists(folder / "timeline3.json"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Join, AnotherSettingKeepsOutWhoJoinsAlone) {

@@ -48,9 +48,10 @@ inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks
 /// The settings with which threads go on without one that is gone, and with one that joins.
 [[nodiscard]] Settings surviving_settings();
 /// `size` threads run `body`, and `applicants` others, which ask to join them, `joining`, each with
-/// its context.
+/// its context. @param settings of all.
 void with_applicants(int size, const std::function<void(Context&)>& body, int applicants,
-                     const std::function<void(Context&)>& joining);
+                     const std::function<void(Context&)>& joining,
+                     const Settings& settings = surviving_settings());
 
 /// One rank's share of `on_ranks`, given its bootstrap; for the drivers.
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,

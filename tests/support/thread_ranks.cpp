@@ -40,7 +40,7 @@ Settings surviving_settings() {
 }
 
 void with_applicants(int size, const std::function<void(Context&)>& body, int applicants,
-                     const std::function<void(Context&)>& joining) {
+                     const std::function<void(Context&)>& joining, const Settings& settings) {
   auto bootstraps = make_thread_bootstraps(size);
   for (int i = 0; i < applicants; ++i) {
     bootstraps.push_back(make_thread_applicant(*bootstraps.front()));
@@ -48,7 +48,7 @@ void with_applicants(int size, const std::function<void(Context&)>& body, int ap
   std::vector<std::jthread> threads;
   for (auto& bootstrap : bootstraps) {
     threads.emplace_back([&, held = std::move(bootstrap)]() mutable {
-      const auto context = Context::create(std::move(held), surviving_settings());
+      const auto context = Context::create(std::move(held), settings);
       (context->is_applicant() ? joining : body)(*context);
     });
   }
