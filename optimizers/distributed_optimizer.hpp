@@ -193,9 +193,24 @@ class DistributedOptimizer {
   ///   this process. @throws StateError as `Context::regroup`.
   void join();
 
+  /// This rank wants to leave, as where its host is to be taken away: with
+  /// `DistributedOptimizerOptions::on_failure` Shrink it does so at the end of one of the steps to
+  /// come, a few ahead, which all ranks end. Parameters become the mean of all ranks there, this one
+  /// included; it then closes its context, and the others go on. Its next calls are StateErrors
+  /// (`has_left`). Local. It does nothing where the ranks are to end with the first that is lost.
+  void leave();
+  /// Whether this rank has left.
+  [[nodiscard]] bool has_left() const noexcept;
+
   /// Whether the ranks have agreed to meet after this step, to take in a process that waits
-  /// (`Context::regroup`). For callers that call `move_to`. Cost: rank 0 looks five times a second.
+  /// (`Context::regroup`), or to see one off. For callers that call `move_to`. Cost: rank 0 looks
+  /// five times a second.
   [[nodiscard]] bool meeting_is_due();
+  /// The parts of `leave` for such callers: has rank 0 call a meeting; whether the next one is to
+  /// see a rank off; the mean of all, collective over all ranks, before that one leaves.
+  void ask_to_leave();
+  [[nodiscard]] bool is_farewell() const;
+  void share_before_farewell();
 
   /// The next `count` steps do nothing here, and count already: the other ranks have made them
   /// before. Local.

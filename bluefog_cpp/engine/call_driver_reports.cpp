@@ -24,7 +24,7 @@ void CallDriver::receive(int source, ControlMessage report) {
     parts_.revocation.hear({.lost = static_cast<int>(report.call), .text = std::move(report.text)});
     end_revoked_calls();
   } else if (report.kind == ControlMessage::Kind::Appointment) {
-    parts_.appointment.hear(report.call);
+    parts_.appointment.hear(report);
   } else {
     receive_refusal(source, std::move(report));
   }

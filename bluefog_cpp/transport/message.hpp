@@ -195,7 +195,7 @@ struct ControlMessage {
     /// The sender makes no call of this context any more: the ranks that live go on without `call`,
     /// the number of one that is lost.
     Revocation = 4,
-    /// All ranks form their group anew at the end of the step of number `call`.
+    /// All ranks form their group anew at the end of the step of number `call` (`Appointment`).
     Appointment = 5,
   };
 

@@ -77,6 +77,11 @@ int DistributedOptimizer::move_to(std::shared_ptr<Context> other) {
 }
 void DistributedOptimizer::join() { training_->join(); }
 bool DistributedOptimizer::meeting_is_due() { return training_->meeting_is_due(); }
+void DistributedOptimizer::leave() { training_->leave(); }
+bool DistributedOptimizer::has_left() const noexcept { return training_->has_left(); }
+void DistributedOptimizer::ask_to_leave() { training_->ask_to_leave(); }
+bool DistributedOptimizer::is_farewell() const { return training_->is_farewell(); }
+void DistributedOptimizer::share_before_farewell() { training_->share_before_farewell(); }
 void DistributedOptimizer::pass_over(std::int64_t count) { training_->state().pass_over(count); }
 
 void DistributedOptimizer::refuse_step(std::string_view reason) {

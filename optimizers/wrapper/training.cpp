@@ -169,9 +169,44 @@ void DistributedOptimizer::Training::end_step() {
   if (goes_on() && meeting_is_due()) {
     survive([this] {
       state().drain();
-      go_on(true);
+      if (is_farewell()) {
+        share_before_farewell();
+      }
+      if (leaves_) {
+        end("this rank has left");
+      } else {
+        go_on(true);
+      }
     });
   }
+}
+
+void DistributedOptimizer::Training::leave() {
+  leaves_ = true;
+  ask_to_leave();
+}
+
+void DistributedOptimizer::Training::ask_to_leave() {
+  Engine& engine = context_->core().engine();
+  engine.run_exclusively([&engine] { engine.appointment().wish(); });
+}
+
+bool DistributedOptimizer::Training::is_farewell() const {
+  return context_->core().engine().appointment().is_farewell();
+}
+
+void DistributedOptimizer::Training::share_before_farewell() {
+  const AlgorithmRow& row = row_of(options_.algorithm);
+  if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
+    average_floating(*context_, parameters_, "leave");
+  }
+}
+
+void DistributedOptimizer::Training::end(std::string why) {
+  counts_ = state().counts();
+  state_.reset();
+  end_ = std::move(why);
+  context_->close();
 }
 
 bool DistributedOptimizer::Training::meeting_is_due() {
@@ -189,15 +224,21 @@ void DistributedOptimizer::Training::look_for_applicants() {
   constexpr std::chrono::milliseconds kBetweenLooks(200);
   constexpr int kMostSteps = 8;
   Engine& engine = context_->core().engine();
+  Appointment& appointment = engine.appointment();
+  if (context_->rank() != 0 || appointment.step()) {
+    return;
+  }
+  const bool is_farewell = appointment.is_wished();
   const auto now = std::chrono::steady_clock::now();
-  if (context_->rank() != 0 || engine.appointment().step() || now - last_look_ < kBetweenLooks) {
+  if (!is_farewell && now - last_look_ < kBetweenLooks) {
     return;
   }
   last_look_ = now;
-  if (context_->has_applicants()) {
+  if (is_farewell || context_->has_applicants()) {
     // Ranks that average with neighbours may be as many steps ahead as the graph is wide.
     const std::int64_t step = counts().steps() + 1 + std::min(context_->size(), kMostSteps);
-    engine.run_exclusively([&] { engine.appointment().make(static_cast<std::uint64_t>(step)); });
+    engine.run_exclusively(
+        [&] { appointment.make(static_cast<std::uint64_t>(step), is_farewell); });
   }
 }
 
@@ -243,6 +284,9 @@ void DistributedOptimizer::Training::go_on(bool admits) {
       const Newcomers newcomers(context_->membership(), joins);
       context_->log().warning(
           fmt::format("shrink: {}", description_of(context_->membership(), newcomers.count)));
+    }
+    if (leaves_) {
+      ask_to_leave();  // the one who was asked may be gone
     }
     if (options_.when_shrunk) {
       options_.when_shrunk(context_);

@@ -37,6 +37,11 @@ class DistributedOptimizer::Training {
   void finish();
   void shrink() { go_on(false); }
   void join();
+  void leave();
+  [[nodiscard]] bool has_left() const noexcept { return leaves_ && !state_; }
+  void ask_to_leave();
+  [[nodiscard]] bool is_farewell() const;
+  void share_before_farewell();
   [[nodiscard]] bool meeting_is_due();
   int move_to(std::shared_ptr<Context> other);
 
@@ -57,7 +62,9 @@ class DistributedOptimizer::Training {
   void go_on(bool admits);
   /// The end of a step: ranks meet there where one wants to join.
   void end_step();
-  /// Rank 0 has the others meet where a process waits to join.
+  /// For good. @param why a clause.
+  void end(std::string why);
+  /// Rank 0 has the others meet where a process waits to join, or one of them wants to leave.
   void look_for_applicants();
   /// Of the ranks of `other`.
   [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
@@ -79,6 +86,8 @@ class DistributedOptimizer::Training {
   StepCounts counts_;
   std::int64_t passed_over_ = 0;
   std::unique_ptr<State> state_;
+  /// Whether this rank leaves at the next meeting.
+  bool leaves_ = false;
   /// When rank 0 has looked for processes that wait to join.
   std::chrono::steady_clock::time_point last_look_{};
   /// Why there is no state; empty while there is one.

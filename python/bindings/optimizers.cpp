@@ -327,6 +327,12 @@ void bind_optimizers(py::module_& module) {
           py::arg("other"), WithoutGil(),
           "Collective over the ranks of `other`, which shrink or regroup has made. Returns the "
           "furthest of them.")
+      .def("ask_to_leave", [](PythonOptimizer& o) { o.distributed->ask_to_leave(); })
+      .def("is_farewell", [](PythonOptimizer& o) { return o.distributed->is_farewell(); })
+      .def(
+          "share_before_farewell",
+          [](PythonOptimizer& o) { o.distributed->share_before_farewell(); }, WithoutGil(),
+          "Collective: parameters become the mean of all ranks, before one of them leaves.")
       .def(
           "meeting_is_due", [](PythonOptimizer& o) { return o.distributed->meeting_is_due(); },
           WithoutGil(), "Whether the ranks meet after this step, to take in a process that waits.")

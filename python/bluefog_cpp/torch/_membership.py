@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import Error, MismatchError, PeerFailure, RankLostError
+from bluefog_cpp.errors import Error, MismatchError, PeerFailure, RankLostError, StateError
 from bluefog_cpp.torch._parameters import take_over_state
-from bluefog_cpp.torch._runtime import Runtime, current, stop
+from bluefog_cpp.torch._runtime import Runtime, current, has_been_left, leave_now, stop
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
 
@@ -118,8 +118,40 @@ def enter() -> Membership:
     return _go_on(admits=True) if current().context.is_applicant else membership()
 
 
+def leave() -> None:
+    """Local. This rank wants to leave the others, as where its host is to be taken away: with
+    `BLUEFOG_ON_FAILURE=shrink` it does so at the end of one of its optimizer's steps to come, a few
+    ahead, which all ranks end. Parameters become the mean of all ranks there, this one's included;
+    it is shut down then (`has_left`), and the others go on as without a lost rank, with nothing
+    interrupted. May be called from a signal's handler:
+
+        signal.signal(signal.SIGTERM, lambda *_: bf.leave())
+        for batch in loader:
+            …
+            optimizer.step()
+            if bf.has_left():
+                break
+
+    Raises StateError where the ranks are to end with the first that is lost, and in a process that
+    waits to join.
+    """
+    runtime = current()
+    if not runtime.context.shrinks_on_failure or runtime.context.is_applicant:
+        found = ("a process that waits to join" if runtime.context.is_applicant else
+                 "BLUEFOG_ON_FAILURE=raise")
+        raise StateError(f"rank {runtime.rank}, leave: expected a rank of "
+                         f"BLUEFOG_ON_FAILURE=shrink, whose others go on, found {found}")
+    runtime.leaves = True
+
+
+def has_left() -> bool:
+    """Whether this rank has left by `leave`. Local."""
+    return has_been_left()
+
+
 def _go_on(admits: bool) -> Membership:
     runtime = current()
+    runtime.has_asked_to_leave = False
     while True:
         joins = runtime.context.is_applicant
         try:
@@ -294,14 +326,33 @@ def _move(runtime: Runtime, optimizer: Any, newcomers: int, joins: bool) -> None
 
 
 def meet_if_due(optimizer: Any) -> None:
-    """At the end of a step: takes in processes that wait to join, where ranks have agreed on it."""
-    if not current().context.shrinks_on_failure or optimizer.has_ended \
+    """At the end of a step: takes in processes that wait to join, and sees off ranks that leave,
+    where ranks have agreed on it."""
+    runtime = current()
+    if not runtime.context.shrinks_on_failure or optimizer.has_ended \
             or not _ends_iteration(optimizer):
         return
-    if optimizer.core.meeting_is_due():
-        survived_step(current().drain_optimizers)
-        if optimizer.core.meeting_is_due():  # no rank was lost meanwhile
-            _go_on(admits=True)
+    if runtime.leaves and not runtime.has_asked_to_leave:
+        runtime.has_asked_to_leave = True
+        optimizer.core.ask_to_leave()
+    if not optimizer.core.meeting_is_due():
+        return
+    is_farewell = optimizer.core.is_farewell()
+    survived_step(lambda: _end_all(is_farewell))
+    if not optimizer.core.meeting_is_due():
+        return  # a rank was lost meanwhile
+    if runtime.leaves:
+        leave_now()
+    else:
+        _go_on(admits=True)
+
+
+def _end_all(is_farewell: bool) -> None:
+    for each in current().optimizers_in_order():
+        if not each.has_ended:
+            each.drain()
+            if is_farewell:
+                each.core.share_before_farewell()
 
 
 def _ends_iteration(optimizer: Any) -> bool:

@@ -99,6 +99,10 @@ class Runtime:
         self.furthest_survived_call = 0
         """The most that any rank had ended when ranks were lost last."""
         self.when_shrunk: list[Callable[[], None]] = []
+        self.leaves = False
+        """Whether this rank leaves the others at their next meeting."""
+        self.has_asked_to_leave = False
+        """Whether rank 0 has been asked to call one."""
         self.samplers: weakref.WeakSet[Any] = weakref.WeakSet()
         """Elastic samplers, which deal anew where ranks are lost."""
         self._comparison = Comparison()
@@ -245,6 +249,7 @@ class Runtime:
 
 
 _runtime: Runtime | None = None
+_has_left = False
 _absence = "bluefog_cpp is not initialized: call init() first"
 _is_fork_of_rank: int | None = None
 
@@ -265,8 +270,9 @@ def start(handed: launch.Handed | None = None) -> Runtime:
 
     handed: the store in which the ranks meet, where the caller has one.
     """
-    global _runtime
+    global _runtime, _has_left
     if _runtime is None:
+        _has_left = False
         _runtime = Runtime(_context_of_this_launch(handed))
         _arguments.name_rank(_runtime.rank)
     return _runtime
@@ -280,6 +286,18 @@ def _context_of_this_launch(handed: launch.Handed | None) -> core.Context:
         if not advice:
             raise
         raise StateError(f"{error}; {advice}") from None
+
+
+def leave_now() -> None:
+    """Leaves the group of ranks, which knows of it."""
+    global _has_left
+    _has_left = True
+    stop()
+
+
+def has_been_left() -> bool:
+    """Whether this process has done so, and not begun anew since."""
+    return _has_left
 
 
 def stop() -> None:

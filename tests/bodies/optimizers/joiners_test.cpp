@@ -197,5 +197,46 @@ TEST(Joiners, AScheduleIsMadeForTheNewNumber) {
   with_applicants(2, body, 1, body);
 }
 
+TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
+  for (const AlgorithmName& name :
+       {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
+    const auto body = [&name](Context& context) {
+      const int own = context.rank();
+      const Point point(static_cast<std::uint64_t>(own));
+      torch::optim::SGD sgd(point.parameters(), kJoinersRate);
+      DistributedOptimizerOptions options;
+      options.algorithm = name;
+      at::Tensor at_farewell;
+      int shrunk = 0;
+      options.when_shrunk = [&](const std::shared_ptr<Context>& group) {
+        ++shrunk;
+        EXPECT_EQ(group->size(), kRanks - 1);
+        at_farewell = point.x().detach().clone();
+        const at::Tensor all = of_all(*group, at_farewell);
+        EXPECT_SAME(all, all[0].expand_as(all).clone());
+      };
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      const LeastSquares problem = LeastSquares::of_rank(own);
+      constexpr int kSteps = 40;
+      for (int step = 0; step < kSteps && !optimizer.has_left(); ++step) {
+        if (own == 1 && step == 5) {
+          optimizer.leave();
+        }
+        train(optimizer, point, problem);
+        EXPECT_EQ(optimizer.step_count(), step + 1);
+      }
+      EXPECT_EQ(optimizer.has_left(), own == 1);
+      EXPECT_EQ(shrunk, own == 1 ? 0 : 1);
+      if (own == 1) {
+        EXPECT_LT(optimizer.step_count(), kSteps);
+        EXPECT_THROW(optimizer.step(), StateError);
+      } else {
+        optimizer.finish();
+      }
+    };
+    with_applicants(kRanks, body, 0, {});
+  }
+}
+
 }  // namespace
 }  // namespace bluefog::testing

@@ -180,6 +180,48 @@ def sampling() -> None:
           f"{[each.rank for each in members.joined]}, longest 0 ms, waited 0 s", flush=True)
 
 
+def leaving() -> None:
+    """A rank leaves as others would have it: no step is lost, and its share of the mean stays."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    own = bf.rank()
+    torch.manual_seed(own)
+    runs = [Run(bf, torch, name) for name in ("awc", "atc")]
+    generator = torch.Generator().manual_seed(own)
+    size = bf.size()
+    sums = []
+    signal.signal(signal.SIGTERM, lambda *_: bf.leave())
+    for step in range(60):
+        if own == VICTIM and step == DIES_IN:
+            os.kill(os.getpid(), signal.SIGTERM)
+        for run in runs:
+            run.step(torch.randn(32, 20, generator=generator))
+        if bf.has_left() or bf.size() < size:
+            size = 0 if bf.has_left() else bf.size()
+            sums = [flat(torch, run.model.parameters()).sum().item() for run in runs]
+        if bf.has_left():
+            break
+    if not bf.has_left():
+        assert runs[0].steps == runs[1].steps == 60, [run.steps for run in runs]
+        assert bf.membership().ranks == [0, 1, 3] and bf.rank() < bf.size() == 3
+    print(f"sums {sums}", flush=True)
+
+
+def check_leaving(bfrun: str) -> None:
+    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", sys.executable, __file__, "--rank",
+                          "leaving"], capture_output=True, text=True, timeout=120, check=False)
+    sums = [eval(each) for each in re.findall(r"sums (\[.*?\])", job.stdout)]
+    are_equal = len(sums) == 4 and all(
+        len(each) == 2 and all(abs(a - b) < 1e-4 for a, b in zip(each, sums[0])) for each in sums)
+    if job.returncode != 0 or not are_equal or "Error" in job.stderr:
+        sys.exit(f"leaving: expected four equal sums, found {sums}, exit code {job.returncode}\n"
+                 f"{job.stdout}\n{job.stderr}")
+    print("leaving: passed", flush=True)
+
+
 def check(bfrun: str, case: str) -> None:
     """Runs a job, and looks at what its ranks say."""
     job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1", sys.executable,
@@ -210,7 +252,11 @@ if __name__ == "__main__":
         for name in ("many", "put", "sampling", "other", "dies"):
             if name in (sys.argv[2:] or [name]):
                 check(sys.argv[1], name)
+        if "leaving" in (sys.argv[2:] or ["leaving"]):
+            check_leaving(sys.argv[1])
     elif sys.argv[2] == "sampling":
         sampling()
+    elif sys.argv[2] == "leaving":
+        leaving()
     else:
         training(sys.argv[2])

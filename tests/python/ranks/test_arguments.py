@@ -242,7 +242,7 @@ def test_wrong_arguments_of_graphs(name, argument):
 
 WITHOUT_ARGUMENTS = {
     "barrier", "check_build", "get_current_created_window_names", "get_skip_negotiate_stage",
-    "enter", "membership", "resync", "shrink",
+    "enter", "has_left", "leave", "membership", "resync", "shrink",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "is_homogeneous", "is_initialized",
     "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
     "local_rank",
