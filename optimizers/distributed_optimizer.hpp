@@ -204,8 +204,9 @@ class DistributedOptimizer {
 
   /// Whether the ranks have agreed to meet after this step, to take in a process that waits
   /// (`Context::regroup`), or to see one off. For callers that call `move_to`. Cost: rank 0 looks
-  /// five times a second.
-  [[nodiscard]] bool meeting_is_due();
+  /// five times a second. @param may_be_called whether this optimizer's steps are those after which
+  ///   new ranks may begin; false where those of another one are.
+  [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   /// The parts of `leave` for such callers: has rank 0 call a meeting; whether the next one is to
   /// see a rank off; the mean of all, collective over all ranks, before that one leaves.
   void ask_to_leave();

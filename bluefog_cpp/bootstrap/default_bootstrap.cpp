@@ -28,9 +28,10 @@ void say_choice(const Settings& settings, const Bootstrap& bootstrap, const std:
   }
 }
 
-// A process that asks to be taken in is none of the ranks before it has been.
-void report_start(const Settings& settings) {
+// A process that asks to be taken in is none of the ranks of the launch, and a rank once it has been.
+void report_start(const Settings& settings, const LaunchEnvironment& launch) {
   if (!settings.joins) {
+    claim_rank(launch);
     report_joining();
   }
 }
@@ -109,8 +110,7 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
   }
   refuse_lonely_mpi(launch);
   raise_descriptor_limit();
-  claim_rank(launch);
-  report_start(settings);
+  report_start(settings, launch);
   if (launch.way == LaunchWay::Mpi) {
     auto bootstrap = mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
     say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.stated_by));
@@ -124,8 +124,7 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
                                            const Settings& settings, Deadline deadline,
                                            std::function<void()> interrupt_check) {
   raise_descriptor_limit();
-  claim_rank(launch);
-  report_start(settings);
+  report_start(settings, launch);
   const std::string place = store ? store->description() : std::string();
   auto bootstrap = make_store_bootstrap(
       std::move(store), {.rank = launch.rank, .size = launch.size, .prefix = launch.prefix},

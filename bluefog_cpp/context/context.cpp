@@ -80,6 +80,12 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
   if (settings.on_failure == OnFailure::Shrink && problem.empty()) {
     problem = shrink_problem(context->core().bootstrap());
   }
+  if (settings.joins && !context->is_applicant()) {
+    problem = fmt::format(
+        "BLUEFOG_JOIN=1: expected ranks that met in a store (bfrun on one host, torchrun, RANK and "
+        "WORLD_SIZE) to join, found a start by '{}'",
+        context->core().bootstrap().name());
+  }
   try {
     context->core().open_files();
   } catch (const InvalidArgument& error) {  // which the other ranks have to hear of

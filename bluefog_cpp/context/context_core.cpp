@@ -59,6 +59,22 @@ void split_hosts_of_failures(std::vector<std::string>& host_ids,
   }
 }
 
+/// Adds those of the ranks behind: on their host the first one with room, or another one.
+/// @param most ranks of a machine; zero: all of a host.
+void give_newcomers_machines(const std::vector<std::string>& host_ids, int most,
+                             std::vector<int>& machines) {
+  for (std::size_t rank = machines.size(); rank < host_ids.size(); ++rank) {
+    int found = std::ranges::max(machines) + 1;
+    for (std::size_t other = rank; other-- > 0;) {
+      const bool has_room = most == 0 || std::ranges::count(machines, machines[other]) < most;
+      if (host_ids[other] == host_ids[rank] && has_room) {
+        found = machines[other];
+      }
+    }
+    machines.push_back(found);
+  }
+}
+
 /// The calls of a family whose ranks meet to go on as another group.
 class LastCalls {
  public:
@@ -186,7 +202,12 @@ void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& 
 
 void ContextCore::lay_out_machines(const std::vector<std::string>& host_ids) {
   hosts_ = MachineLayout::from_host_ids(host_ids);
+  if (bootstrap_->is_applicant()) {
+    machines_ = hosts_;  // others of its machine are where it wants to go
+    return;
+  }
   if (!former_machines_.empty()) {
+    give_newcomers_machines(host_ids, settings_.nodes_per_machine, former_machines_);
     std::vector<std::string> ids;
     for (std::size_t rank = 0; rank < host_ids.size(); ++rank) {
       ids.push_back(fmt::format("{}/{}", host_ids[rank], former_machines_[rank]));
@@ -301,21 +322,23 @@ std::unique_ptr<ContextCore> ContextCore::among(const Bootstrap::Regrouped& left
   if (!left.ranks.empty()) {
     core->membership_ = members_of(membership_, left);
   }
-  for (const int rank : left.joined == 0 ? left.ranks : std::vector<int>()) {
+  for (const int rank : left.ranks) {
     core->former_machines_.push_back(machines_.machine_of(rank));
   }
   return core;
 }
 
 void ContextCore::tell_newcomers(bool is_new) {
-  const std::string own =
-      to_text({.members = membership_, .contexts = recorder_ ? recorder_->next_context() : 0});
+  const std::string own = to_text({.members = membership_,
+                                   .contexts = recorder_ ? recorder_->next_context() : 0,
+                                   .machines = former_machines_});
   const auto texts =
       bootstrap_->allgather(std::as_bytes(std::span(own)), Deadline::after(settings_.timeout));
   // The lowest rank was there before.
   GroupRecord record = group_record_from(
       {reinterpret_cast<const char*>(texts.front().data()), texts.front().size()});
   membership_ = std::move(record.members);
+  former_machines_ = std::move(record.machines);
   if (is_new) {
     open_files();
     if (recorder_) {

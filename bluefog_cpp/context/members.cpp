@@ -55,11 +55,9 @@ std::string to_text(const GroupRecord& record) {
   for (const auto& [rank, epoch] : members.joined) {
     joined.push_back({rank, epoch});
   }
-  return nlohmann::json{{"epoch", members.epoch},
-                        {"ranks", members.ranks},
-                        {"lost", std::move(lost)},
-                        {"joined", std::move(joined)},
-                        {"contexts", record.contexts}}
+  return nlohmann::json{{"epoch", members.epoch},      {"ranks", members.ranks},
+                        {"lost", std::move(lost)},     {"joined", std::move(joined)},
+                        {"contexts", record.contexts}, {"machines", record.machines}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -73,7 +71,9 @@ GroupRecord group_record_from(std::string_view text) {
     for (const auto& entry : record.at("joined")) {
       members.joined.push_back({.rank = entry.at(0), .epoch = entry.at(1)});
     }
-    return {.members = std::move(members), .contexts = record.at("contexts")};
+    return {.members = std::move(members),
+            .contexts = record.at("contexts"),
+            .machines = record.at("machines")};
   } catch (const nlohmann::json::exception& error) {
     throw TransportError(fmt::format(
         "expected a record of the ranks that take part, found '{}': {}", text, error.what()));

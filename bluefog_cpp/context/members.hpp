@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/membership.hpp"
@@ -14,7 +15,8 @@ namespace bluefog {
 /// All that ranks hear which were not there before.
 struct GroupRecord {
   Membership members;
-  int contexts = 0;  ///< that the flight records of the others know
+  int contexts = 0;             ///< that the flight records of the others know
+  std::vector<int> machines{};  ///< the former ones of the ranks that were there
 };
 
 [[nodiscard]] std::string to_text(const GroupRecord& record);

@@ -76,7 +76,9 @@ int DistributedOptimizer::move_to(std::shared_ptr<Context> other) {
   return training_->move_to(std::move(other));
 }
 void DistributedOptimizer::join() { training_->join(); }
-bool DistributedOptimizer::meeting_is_due() { return training_->meeting_is_due(); }
+bool DistributedOptimizer::meeting_is_due(bool may_be_called) {
+  return training_->meeting_is_due(may_be_called);
+}
 void DistributedOptimizer::leave() { training_->leave(); }
 bool DistributedOptimizer::has_left() const noexcept { return training_->has_left(); }
 void DistributedOptimizer::ask_to_leave() { training_->ask_to_leave(); }

@@ -1,11 +1,16 @@
 #include "optimizers/wrapper/newcomers.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/error.hpp"
+#include "ops/collectives.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
 
@@ -38,29 +43,50 @@ class StateAside {
 
 }  // namespace
 
-Newcomers::Newcomers(const Membership& members, bool is_new)
-    : count(static_cast<int>(
-          std::ranges::count(members.joined, members.epoch, &Membership::Entry::epoch))),
-      is_one(is_new) {}
+Newcomers Newcomers::of(Context& context, bool is_one) {
+  std::uint8_t own = is_one ? 1 : 0;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(context.size()));
+  const auto view = [](std::uint8_t* data, std::size_t count) {
+    return BufferView{
+        .data = data, .count = static_cast<std::int64_t>(count), .dtype = Dtype::UInt8};
+  };
+  ops::allgather(context, view(&own, 1), [&](const std::vector<std::int64_t>& /*counts*/) {
+    return view(all.data(), all.size());
+  });
+  const auto count = static_cast<int>(std::ranges::count(all, std::uint8_t{1}));
+  if (count == context.size()) {
+    throw StateError(
+        fmt::format("rank {}, join: expected a rank that was there before, found that all of them "
+                    "are lost, with all that they had",
+                    context.rank()));
+  }
+  return {.count = count, .is_one = is_one};
+}
 
 void average_without(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
                      std::string_view call) {
-  const torch::NoGradGuard no_grad;
-  NamedTensors averaged;
-  for (const NamedTensor& item : tensors) {
-    if (item.tensor.is_floating_point()) {
-      averaged.push_back(item);
-      if (newcomers.is_one) {
-        item.tensor.detach().zero_();
-      }
-    }
+  if (newcomers.count == 0) {
+    average_floating(context, tensors, call);
+    return;
   }
-  average_floating(context, averaged, call);
-  if (newcomers.count > 0) {
-    const double all = context.size();
-    for (const NamedTensor& item : averaged) {
-      item.tensor.detach().mul_(all / (all - newcomers.count));
+  const torch::NoGradGuard no_grad;
+  const double all = context.size();
+  const double scale = all / (all - newcomers.count);
+  for (const NamedTensor& item : tensors) {
+    if (!item.tensor.is_floating_point()) {
+      continue;
     }
+    // Newcomers count as often as they are with a value of the others, which the scale takes out.
+    const at::ScalarType dtype = item.tensor.scalar_type();
+    const bool is_short = dtype == at::kHalf || dtype == at::kBFloat16;
+    const at::Tensor own = item.tensor.detach().to(is_short ? at::kFloat : dtype, false, true);
+    const at::Tensor base = own.clone();
+    broadcast(context, {{item.name, base}}, 0, call);
+    if (newcomers.is_one) {
+      own.copy_(base);
+    }
+    average_floating(context, {{item.name, own}}, call);
+    item.tensor.detach().copy_(base + (own - base) * scale);
   }
 }
 

@@ -12,16 +12,19 @@ class Optimizer;
 
 namespace bluefog::optimizers {
 
-/// The ranks of a group that were not there before: the last ones.
+/// The ranks of a group that have nothing of what the others have yet: the last ones.
 struct Newcomers {
   int count = 0;
   bool is_one = false;  ///< this rank
 
-  /// Those of the last epoch. @param is_one whether this rank is one.
-  Newcomers(const Membership& members, bool is_one);
+  /// Collective: one all-gather of a byte. @param is_one whether this rank is one.
+  /// @throws StateError where all are.
+  [[nodiscard]] static Newcomers of(Context& context, bool is_one);
 };
 
-/// Collective: `average_floating` over the ranks that are no newcomers, whose mean these get.
+/// Collective: `average_floating` over the ranks that are no newcomers, whose mean these get. Where
+/// the others have the same value it stays as it is, to the bit. A tensor changes when its mean is
+/// there.
 void average_without(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
                      std::string_view call);
 

@@ -26,7 +26,8 @@ namespace bluefog::optimizers {
 namespace {
 
 /// "2 ranks go on without rank 1 (that rank's process has ended)".
-std::string description_of(const Membership& members, int joined) {
+std::string description_of(const Membership& members) {
+  const auto joined = std::ranges::count(members.joined, members.epoch, &Membership::Entry::epoch);
   std::vector<std::string> lost;
   for (const Membership::Loss& loss : members.lost) {
     if (loss.epoch == members.epoch) {
@@ -57,6 +58,11 @@ std::vector<int> ranks_left(const Membership& larger, const Membership& smaller)
   return left;
 }
 
+bool has_new_ranks(const Membership& before, const Membership& now) {
+  return !std::ranges::all_of(
+      now.ranks, [&](int rank) { return std::ranges::binary_search(before.ranks, rank); });
+}
+
 std::vector<int> others(const std::vector<int>& ranks, int size) {
   std::vector<int> rest;
   for (int rank = 0; rank < size; ++rank) {
@@ -80,7 +86,8 @@ DistributedOptimizer::Training::Training(std::shared_ptr<Context> context,
       options_(options),
       buffers_(std::move(buffers)),
       counts_(options.num_steps_per_communication),
-      state_(std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_)) {}
+      state_(std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_)),
+      is_new_(context_->is_applicant()) {}
 
 DistributedOptimizer::State& DistributedOptimizer::Training::state() const {
   if (!state_) {
@@ -139,6 +146,11 @@ void DistributedOptimizer::Training::survive(Work work) {
 }
 
 void DistributedOptimizer::Training::begin_step() {
+  if (context_->is_applicant()) {
+    throw StateError(
+        "step: expected a rank, found a process that waits to join the others: have it join before "
+        "its first step, by DistributedOptimizer::join(), in Python by enter()");
+  }
   try {
     look_for_losses();
   } catch (const RankLostError& error) {
@@ -209,8 +221,10 @@ void DistributedOptimizer::Training::end(std::string why) {
   context_->close();
 }
 
-bool DistributedOptimizer::Training::meeting_is_due() {
-  look_for_applicants();
+bool DistributedOptimizer::Training::meeting_is_due(bool may_be_called) {
+  if (may_be_called) {
+    look_for_applicants();
+  }
   Engine& engine = context_->core().engine();
   const AlgorithmRow& row = row_of(options_.algorithm);
   if (row.uses_windows || options_.algorithm == AlgorithmName::None) {
@@ -264,7 +278,7 @@ void DistributedOptimizer::Training::finish() {
 
 void DistributedOptimizer::Training::go_on(bool admits) {
   while (true) {
-    const bool joins = context_->is_applicant();
+    const bool joins = is_new_;
     try {
       move_to(admits ? context_->regroup() : context_->shrink());
     } catch (const RankLostError&) {  // another one
@@ -273,17 +287,17 @@ void DistributedOptimizer::Training::go_on(bool admits) {
       if (joins) {
         context_->close();  // the others go on without it
       }
-      if (joins || Newcomers(context_->membership(), false).count == 0) {
+      if (joins || newcomers_.count == 0) {
         throw;
       }
-      context_->log().warning(
-          fmt::format("a process that was to join is not like the others: {}", error.what()));
+      if (context_->rank() == 0) {
+        context_->log().warning(
+            fmt::format("a process that was to join is not like the others: {}", error.what()));
+      }
       continue;
     }
     if (context_->rank() == 0) {
-      const Newcomers newcomers(context_->membership(), joins);
-      context_->log().warning(
-          fmt::format("shrink: {}", description_of(context_->membership(), newcomers.count)));
+      context_->log().warning(fmt::format("shrink: {}", description_of(context_->membership())));
     }
     if (leaves_) {
       ask_to_leave();  // the one who was asked may be gone
@@ -303,7 +317,7 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
         "Context::shrink()",
         context_->rank()));
   }
-  const Newcomers newcomers(other->membership(), context_->is_applicant());
+  newcomers_ = {};
   options_.schedule = schedule_for(*other);
   context_ = std::move(other);
   if (state_) {
@@ -312,7 +326,7 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
     state_.reset();
   }
   try {
-    return make_state(newcomers);
+    return make_state();
   } catch (const std::exception& error) {
     end_ = error.what();
     throw;
@@ -320,7 +334,7 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
 }
 
 std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Context& other) const {
-  if (Newcomers(other.membership(), false).count > 0) {
+  if (is_new_ || has_new_ranks(context_->membership(), other.membership())) {
     if (options_.make_schedule) {
       return options_.make_schedule(other);
     }
@@ -338,15 +352,15 @@ std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Conte
   return options_.schedule->without(others(left, context_->size())).among(left);
 }
 
-int DistributedOptimizer::Training::make_state(const Newcomers& newcomers) {
-  if (newcomers.count > 0) {  // all else changes something
+int DistributedOptimizer::Training::make_state() {
+  newcomers_ = Newcomers::of(*context_, is_new_);
+  if (newcomers_.count > 0) {  // all else changes something
     (void)agree_on_model(*context_, optimizer_, parameters_, options_);
   }
   constexpr std::int64_t kNone = -1;
-  CommonCounts counts = newcomers.is_one
-                            ? agree_on_counts(*context_, kNone, kNone)
-                            : agree_on_counts(*context_, counts_.steps(), counts_.rounds());
-  if (newcomers.is_one) {
+  CommonCounts counts = is_new_ ? agree_on_counts(*context_, kNone, kNone)
+                                : agree_on_counts(*context_, counts_.steps(), counts_.rounds());
+  if (is_new_) {
     counts.behind = 0;
   } else if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
     counts = {.steps = counts_.steps(),
@@ -354,7 +368,7 @@ int DistributedOptimizer::Training::make_state(const Newcomers& newcomers) {
               .behind = 0,
               .furthest = counts.furthest};
   }
-  take_common_values(counts.furthest, newcomers);
+  take_common_values(counts.furthest);
   auto state = std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_);
   state->resume(state->carried(), counts.steps, counts.rounds);
   if (averaging_) {
@@ -363,26 +377,27 @@ int DistributedOptimizer::Training::make_state(const Newcomers& newcomers) {
   state->pass_over(passed_over_ + counts.behind);
   state_ = std::move(state);
   end_.clear();
+  is_new_ = false;
   return counts.furthest;
 }
 
-void DistributedOptimizer::Training::take_common_values(int furthest, const Newcomers& newcomers) {
+void DistributedOptimizer::Training::take_common_values(int furthest) {
   const AlgorithmRow& row = row_of(options_.algorithm);
-  if (newcomers.count > 0) {
-    give_newcomers(newcomers, *context_, parameters_, furthest, "shrink");
-    give_newcomers(newcomers, *context_, buffers_, furthest, "shrink");
+  if (newcomers_.count > 0) {
+    give_newcomers(newcomers_, *context_, parameters_, furthest, "shrink");
+    give_newcomers(newcomers_, *context_, buffers_, furthest, "shrink");
   }
   if (row.sums_gradients) {
     broadcast(*context_, parameters_, furthest, "shrink");
   } else if (options_.algorithm != AlgorithmName::None) {
-    average_without(newcomers, *context_, parameters_, "shrink");
+    average_without(newcomers_, *context_, parameters_, "shrink");
   }
-  if (row.sums_gradients || newcomers.count > 0) {
-    take_state(furthest, newcomers);
+  if (row.sums_gradients || newcomers_.count > 0) {
+    take_state(furthest);
   }
 }
 
-void DistributedOptimizer::Training::take_state(int furthest, const Newcomers& newcomers) {
+void DistributedOptimizer::Training::take_state(int furthest) {
   if (options_.share_state) {
     options_.share_state(*context_, furthest);
     return;
@@ -391,7 +406,7 @@ void DistributedOptimizer::Training::take_state(int furthest, const Newcomers& n
     if (row_of(options_.algorithm).sums_gradients) {
       broadcast_optimizer_state(*context_, optimizer_, furthest);
     } else {
-      give_newcomers_state(newcomers, *context_, optimizer_, furthest);
+      give_newcomers_state(newcomers_, *context_, optimizer_, furthest);
     }
   } catch (const UnsupportedError& error) {
     if (context_->rank() == 0) {

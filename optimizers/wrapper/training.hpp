@@ -42,7 +42,7 @@ class DistributedOptimizer::Training {
   void ask_to_leave();
   [[nodiscard]] bool is_farewell() const;
   void share_before_farewell();
-  [[nodiscard]] bool meeting_is_due();
+  [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   int move_to(std::shared_ptr<Context> other);
 
  private:
@@ -69,12 +69,12 @@ class DistributedOptimizer::Training {
   /// Of the ranks of `other`.
   [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
-  int make_state(const Newcomers& newcomers);
+  int make_state();
   /// Collective: parameters, and what else has to be equal, as they were on the furthest rank, or
   /// their mean.
-  void take_common_values(int furthest, const Newcomers& newcomers);
+  void take_common_values(int furthest);
   /// Collective: the optimizer's state of the furthest rank, on all or on newcomers alone.
-  void take_state(int furthest, const Newcomers& newcomers);
+  void take_state(int furthest);
 
   std::shared_ptr<Context> context_;
   torch::optim::Optimizer& optimizer_;
@@ -86,6 +86,10 @@ class DistributedOptimizer::Training {
   StepCounts counts_;
   std::int64_t passed_over_ = 0;
   std::unique_ptr<State> state_;
+  /// Whether this rank has nothing of the others yet, which it joins.
+  bool is_new_;
+  /// The ranks of which that is so in the last meeting.
+  Newcomers newcomers_{};
   /// Whether this rank leaves at the next meeting.
   bool leaves_ = false;
   /// When rank 0 has looked for processes that wait to join.

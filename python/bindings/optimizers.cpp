@@ -334,8 +334,12 @@ void bind_optimizers(py::module_& module) {
           [](PythonOptimizer& o) { o.distributed->share_before_farewell(); }, WithoutGil(),
           "Collective: parameters become the mean of all ranks, before one of them leaves.")
       .def(
-          "meeting_is_due", [](PythonOptimizer& o) { return o.distributed->meeting_is_due(); },
-          WithoutGil(), "Whether the ranks meet after this step, to take in a process that waits.")
+          "meeting_is_due",
+          [](PythonOptimizer& o, bool may_be_called) {
+            return o.distributed->meeting_is_due(may_be_called);
+          },
+          py::arg("may_be_called"), WithoutGil(),
+          "Whether the ranks meet after this step, to take in a process that waits.")
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

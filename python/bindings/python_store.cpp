@@ -142,7 +142,14 @@ void bind_launch(py::module_& module) {
       .def(py::init<>())
       .def_static(
           "detect", [] { return LaunchEnvironment::detect(); }, "As the environment tells it.")
-      .def("claim", &claim_rank, "Refuses what a rank has started, which is no rank.")
+      .def(
+          "claim",
+          [](const LaunchEnvironment& launch) {
+            if (!Settings::from_environment().joins) {
+              claim_rank(launch);
+            }
+          },
+          "Refuses what a rank has started, which is no rank, unless it asks to join.")
       .def_property_readonly(
           "way", [](const LaunchEnvironment& launch) { return name_of(launch.way); },
           "How its ranks find each other: bfrun, torchrun, mpi, environment, slurm or single.")

@@ -44,8 +44,8 @@ std::vector<std::int64_t> Applicants::ask(const std::string& question, const std
   for (const std::int64_t id : waiting()) {
     const auto theirs = store_->get(keys_.ready(id), at_once());
     if (theirs && words_of(*theirs) != version) {
-      turn_away(id, fmt::format("the ranks have version {} of bluefog_cpp, it has {}", version,
-                                words_of(*theirs)));
+      refuse(id, fmt::format("the ranks have version {} of bluefog_cpp, it has {}", version,
+                             words_of(*theirs)));
     } else {
       store_->set(keys_.ping(id), bytes_of(question), Deadline::never());
       asked.push_back(id);
@@ -63,7 +63,7 @@ std::vector<std::int64_t> Applicants::ask(const std::string& question, const std
   }
   for (const std::int64_t id : asked) {
     if (!std::ranges::binary_search(answering, id)) {
-      turn_away(id, "it gave the ranks no answer");
+      refuse(id, "it gave the ranks no answer");
     }
   }
   return answering;
@@ -75,6 +75,11 @@ void Applicants::tell(std::int64_t id, const std::string& place) {
 
 void Applicants::turn_away(std::int64_t id, const std::string& why) {
   store_->set(keys_.over(id), bytes_of(why), Deadline::never());
+}
+
+void Applicants::refuse(std::int64_t id, const std::string& why) {
+  log_.warning(fmt::format("a process that waits to join is turned away: {}", why));
+  turn_away(id, why);
 }
 
 std::optional<std::string> Applicants::why_gone(const std::vector<std::int64_t>& ids) {

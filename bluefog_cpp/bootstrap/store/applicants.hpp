@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/store.hpp"
 
 namespace bluefog {
@@ -45,8 +46,8 @@ class ApplicationKeys {
 /// The processes that ask to be taken in, as the ranks of a launch see them.
 class Applicants {
  public:
-  Applicants(std::shared_ptr<Store> store, std::string root)
-      : store_(std::move(store)), keys_(std::move(root)) {}
+  Applicants(std::shared_ptr<Store> store, std::string root, Logger log)
+      : store_(std::move(store)), keys_(std::move(root)), log_(std::move(log)) {}
 
   /// Whether one waits. Cost: one message and its answer, and two for each that waits.
   [[nodiscard]] bool are_there();
@@ -68,9 +69,12 @@ class Applicants {
   };
 
   [[nodiscard]] std::vector<std::int64_t> waiting();
+  /// `turn_away`, with a line in the log.
+  void refuse(std::int64_t id, const std::string& why);
 
   std::shared_ptr<Store> store_;
   ApplicationKeys keys_;
+  Logger log_;
   /// All below are no applicants any more.
   std::int64_t first_ = 1;
   std::map<std::int64_t, Pulse> pulses_;

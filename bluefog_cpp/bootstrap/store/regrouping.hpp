@@ -54,7 +54,9 @@ class Regrouping {
 
   /// @param place that of the group which is left. @param attempt the one that its ranks are at.
   explicit Regrouping(Place place, std::int64_t attempt = 0)
-      : place_(std::move(place)), applicants_(place_.store, place_.root), attempt_(attempt) {}
+      : place_(std::move(place)),
+        applicants_(place_.store, place_.root, place_.log),
+        attempt_(attempt) {}
 
   /// Takes part in the next attempt.
   /// @param is_over set when nobody waits for this call any more.

@@ -177,7 +177,17 @@ class StoreBootstrap : public Bootstrap {
   }
 
   [[nodiscard]] bool has_applicants() override {
-    return exchange_->place().may_grow && regrouping_->has_applicants();
+    if (!place().may_grow || has_lost_store_) {
+      return false;
+    }
+    try {
+      return regrouping_->has_applicants();
+    } catch (const Error& error) {  // no reason for those that train to end
+      has_lost_store_ = true;
+      place().log.warning(
+          fmt::format("nobody who waits to join is looked for any more: {}", error.what()));
+      return false;
+    }
   }
 
   [[nodiscard]] std::shared_ptr<void> before_shutdown(std::function<void()> leave) override {
@@ -254,6 +264,7 @@ class StoreBootstrap : public Bootstrap {
   std::shared_ptr<void> before_exit_;
   pid_t owner_ = ::getpid();
   int duplicates_ = 0;
+  bool has_lost_store_ = false;
   std::string broken_;
 };
 

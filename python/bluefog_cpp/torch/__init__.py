@@ -55,6 +55,7 @@ from bluefog_cpp.torch._membership import (
     on_shrink,
     shrink,
     survive,
+    waits_to_join,
 )
 from bluefog_cpp.torch._memory import shared_zeros
 from bluefog_cpp.torch._neighbor_collectives import (
@@ -187,7 +188,8 @@ __all__ = [
     "shrink", "shutdown", "size", "survive", "suspend", "synchronize", "timeline_context",
     "timeline_end_activity", "timeline_start_activity", "turn_off_win_ops_with_associated_p",
     "turn_on_win_ops_with_associated_p", "unified_mpi_window_model_supported", "use_device",
-    "wait", "win_accumulate", "win_accumulate_nonblocking", "win_associated_p", "win_create",
+    "wait", "waits_to_join", "win_accumulate", "win_accumulate_nonblocking", "win_associated_p",
+    "win_create",
     "win_free", "win_get", "win_get_nonblocking", "win_lock", "win_mutex", "win_poll",
     "win_publish", "win_put", "win_put_nonblocking", "win_update", "win_update_then_collect",
     "win_wait",

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import sys
+import weakref
 from collections.abc import Iterator, Sized
 from typing import Any
 
@@ -46,10 +48,10 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self._repeats = 0
         """How often the epoch had been begun before."""
         self._deals: dict[tuple[int, int], _Deal] = {}
-        self._stepped_by: int | None = None
-        """The number of the optimizer whose steps are counted: the first that makes one."""
-        self._each_step = 0
-        """How many samples a loader has drawn from one step to the next."""
+        self._loader: weakref.ref[Any] | None = None
+        """What iterates over a torch.utils.data.DataLoader, if that draws the samples."""
+        self._began_at = 0
+        """How many of the epoch had been drawn when it began."""
         current().samplers.add(self)
 
     @property
@@ -57,21 +59,14 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         """The epoch that it deals: on a process that has joined (`enter`), that of the others."""
         return self._epoch
 
-    def note_step(self, optimizer: int) -> None:
-        """A step of the optimizer of that number begins: the samples before it are trained on. Its
-        loader may have asked for more."""
-        deal = self._deals.get((self._epoch, self._repeats))
-        if deal is None:
-            return
-        if self._stepped_by is None:
-            self._stepped_by = optimizer
-        if optimizer == self._stepped_by:
-            self._each_step = max(self._each_step, deal.note_step())
-
     def _trained(self, deal: "_Deal") -> int:
-        """How many of this rank's samples steps have begun with, once two have begun."""
-        begun = deal.trained_before + self._each_step * deal.steps
-        return min(begun, deal.drawn) if self._each_step else deal.drawn
+        """How many of this rank's samples its loader has handed out: it may have asked for more,
+        and have workers fetch them ahead."""
+        loader = self._loader() if self._loader is not None else None
+        if loader is None:
+            return deal.drawn
+        each = int(getattr(loader._index_sampler, "batch_size", 1))
+        return min(deal.drawn, self._began_at + int(loader._num_yielded) * each)
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes, whose order it has; those before it are over. Raises
@@ -91,6 +86,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             self._forget_old()
         deal = self._deal()
         deal.is_to_be_continued = False
+        self._loader, self._began_at = _loader_that_draws(), deal.drawn
         own = deal.own.tolist()
         while deal.drawn < len(own):
             index = own[deal.drawn]
@@ -166,7 +162,6 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
                 self._deals[key].has_ended = before.has_ended
         else:
             self._deals[key] = self._deal_rest(before, left, shares, drawn)
-        self._deals[key].trained_before = trained
         if is_new:  # it makes as many steps as rank 0, whose loader may have asked for more
             self._deals[key].drawn = trained
             self._deals[key].is_to_be_continued = True
@@ -207,6 +202,19 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
                      drawn[current().rank], before)
 
 
+def _loader_that_draws() -> "weakref.ref[Any] | None":
+    """The loader's iterator among this generator's callers: torch hands it to nobody."""
+    frame = sys._getframe(2)
+    for _ in range(6):
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, torch.utils.data.dataloader._BaseDataLoaderIter):
+            return weakref.ref(caller)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
+
+
 class _Deal:
     """The samples of an epoch, by rank."""
 
@@ -224,19 +232,6 @@ class _Deal:
         self.before = before
         self.is_to_be_continued = False
         """Whether others have begun it, and this rank has not."""
-        self.steps = 0
-        """How many have begun."""
-        self.trained_before = drawn
-        """How many samples of its own earlier steps have begun with."""
-        self._drawn_at_step: int | None = None
-
-    def note_step(self) -> int:
-        """A step begins. Returns how many samples have been drawn since the one before: a loader
-        draws as many as one takes from it, until there are no more."""
-        grown = 0 if self._drawn_at_step is None else self.drawn - self._drawn_at_step
-        self._drawn_at_step = self.drawn
-        self.steps += 1
-        return grown
 
     @property
     def own(self) -> torch.Tensor:

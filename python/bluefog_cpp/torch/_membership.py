@@ -104,7 +104,9 @@ def enter() -> Membership:
         bf.enter()
         for epoch in range(sampler.epoch, epochs):
 
-    The process is rank 0 of 1 until then. The others train on, and meet at the end of a step that
+    The process is rank 0 of 1 until then, also where a script asks `if bf.rank() == 0`
+    (`waits_to_join` tells). Between `enter` and the first step no call between ranks may stand: the
+    others do not make it. The others train on, and meet at the end of a step that
     they have agreed on, some ahead. From it on this process has the mean of their parameters, the
     buffers, the optimizer's state and learning rates of one of them, the step count, and its share
     of what is left of the epoch (`ElasticSampler`). It has the last rank, and a number that nobody
@@ -149,38 +151,39 @@ def has_left() -> bool:
     return has_been_left()
 
 
+def waits_to_join() -> bool:
+    """Whether this process waits to join ranks that run, and is alone until `enter`. Local."""
+    return current().context.is_applicant
+
+
 def _go_on(admits: bool) -> Membership:
     runtime = current()
     runtime.has_asked_to_leave = False
+    runtime.is_new = runtime.is_new or runtime.context.is_applicant
     while True:
-        joins = runtime.context.is_applicant
         try:
+            runtime.newcomers = 0
             runtime.move_to(runtime.context.regroup() if admits else runtime.context.shrink())
-            try:
-                _take_along(runtime, joins)
-            except RankLostError:
+            _take_along(runtime)
+        except RankLostError:  # another one
+            continue
+        except Error as error:
+            if runtime.is_new:
+                stop()  # the others go on without it
                 raise
-            except Error as error:
-                if joins or not _newcomers(runtime.context):
-                    raise
+            if not runtime.newcomers:
+                raise
+            if runtime.rank == 0:
                 runtime.context.log_warning(
                     f"a process that was to join is not like the others: {error}")
-                continue
+            continue
+        runtime.is_new = False
+        try:
             for callback in list(runtime.when_shrunk):
                 callback()
             return membership()
-        except RankLostError:  # another one
+        except RankLostError:
             continue
-        except Error:
-            if joins:
-                stop()  # the others go on without it
-            raise
-
-
-def _newcomers(context: core.Context) -> int:
-    """How many ranks have come last: the last ones."""
-    epoch, _, _, joined = context.membership
-    return sum(since == epoch for _, since in joined)
 
 
 def survive(function: Callable[[], T]) -> T:
@@ -249,21 +252,21 @@ def _hears_of_loss(context: core.Context) -> bool:
     return True
 
 
-def _take_along(runtime: Runtime, joins: bool) -> None:
-    """Moves all that stands on the ranks to those that are left, and to those that are new.
-
-    joins: whether this one is new.
-    """
-    context = runtime.context
+def _take_along(runtime: Runtime) -> None:
+    """Moves all that stands on the ranks to those that are left, and to those that are new."""
+    context, joins = runtime.context, runtime.is_new
     optimizers = {each.number: each for each in runtime.optimizers_in_order()
                   if not each.has_ended}
     samplers = {each.number: each for each in sorted(runtime.samplers,
                                                      key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
-        "samplers": list(samplers)}).encode())]
-    newcomers = _newcomers(context)
-    old = states[:len(states) - newcomers]
+        "samplers": list(samplers), "is_new": joins}).encode())]
+    old = [each for each in states if not each["is_new"]]
+    newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
+    if not old:
+        raise StateError(f"rank {runtime.rank}, enter: expected a rank that was there before, "
+                         "found that all of them are lost, with all that they had")
     runtime.furthest_survived_call = max(each["survived"] for each in old)
     # One that a rank had not made yet, or has let go, is not everybody's.
     common = {what: set.intersection(*(set(each[what]) for each in old))
@@ -281,7 +284,7 @@ def _take_along(runtime: Runtime, joins: bool) -> None:
     for number in sorted(common["samplers"]):
         samplers[number].deal_anew(newcomers)
     if context.rank == 0:
-        context.log_warning(f"shrink: {_described(context, newcomers)}")
+        context.log_warning(f"shrink: {_described(context)}")
 
 
 def _check_alike(runtime: Runtime, place: int, state: dict[str, list[int]],
@@ -293,9 +296,10 @@ def _check_alike(runtime: Runtime, place: int, state: dict[str, list[int]],
                 f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
 
 
-def _described(context: core.Context, newcomers: int) -> str:
+def _described(context: core.Context) -> str:
     """"3 ranks go on without rank 1 (…)"."""
-    epoch, ranks, lost, _ = context.membership
+    epoch, ranks, lost, joined = context.membership
+    newcomers = sum(since == epoch for _, since in joined)
     text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
     without = ", ".join(f"rank {rank} ({cause})" for rank, since, cause in lost if since == epoch)
     if without or not newcomers:
@@ -329,17 +333,18 @@ def meet_if_due(optimizer: Any) -> None:
     """At the end of a step: takes in processes that wait to join, and sees off ranks that leave,
     where ranks have agreed on it."""
     runtime = current()
-    if not runtime.context.shrinks_on_failure or optimizer.has_ended \
-            or not _ends_iteration(optimizer):
+    if not runtime.context.shrinks_on_failure or optimizer.has_ended:
         return
-    if runtime.leaves and not runtime.has_asked_to_leave:
+    used = [each for each in runtime.optimizers if not each.has_ended]
+    ends_turn = runtime.turns.note(optimizer.number, len(used))
+    if runtime.leaves and not runtime.has_asked_to_leave and ends_turn:
         runtime.has_asked_to_leave = True
         optimizer.core.ask_to_leave()
-    if not optimizer.core.meeting_is_due():
+    if not optimizer.core.meeting_is_due(ends_turn):
         return
     is_farewell = optimizer.core.is_farewell()
     survived_step(lambda: _end_all(is_farewell))
-    if not optimizer.core.meeting_is_due():
+    if not optimizer.core.meeting_is_due(False):
         return  # a rank was lost meanwhile
     if runtime.leaves:
         leave_now()
@@ -353,11 +358,3 @@ def _end_all(is_farewell: bool) -> None:
             each.drain()
             if is_farewell:
                 each.core.share_before_farewell()
-
-
-def _ends_iteration(optimizer: Any) -> bool:
-    """Whether no other optimizer is to step before the loop begins anew, in which new ranks begin:
-    this one has made as few steps as any that is used."""
-    own = optimizer.core.step_count
-    others = (each.core.step_count for each in current().optimizers if not each.has_ended)
-    return all(count >= own for count in others if count > 0 or own < 2)

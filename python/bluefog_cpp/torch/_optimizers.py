@@ -89,8 +89,6 @@ class WrappedOptimizer:
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
-        for sampler in current().samplers:
-            sampler.note_step(self._distributed.number)
         loss = survived_step(lambda: self._distributed.step(closure, self._before_round),
                              self._distributed.windows_of)
         meet_if_due(self._distributed)

@@ -59,6 +59,7 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
             raise StateError(
                 f"rank {runtime.rank}, init: expected no window while the topology changes, "
                 f"found {', '.join(sorted(runtime.windows))}; free them first")
+        runtime.topology.maker = None if topology_fn is None else (topology_fn, is_weighted)
         runtime.machine_topology = None
     except BaseException:
         if is_new:
@@ -173,7 +174,7 @@ def _set_topology(runtime: Runtime, call: str, topology: nx.DiGraph, is_weighted
     if runtime.topology is not None and isinstance(topology,
                                                    nx.DiGraph) and runtime.topology.equals(
                                                            topology, is_weighted):
-        runtime.topology.is_default = is_default
+        runtime.topology.is_default, runtime.topology.maker = is_default, None
         return True
     made = runtime.make_topology(call, topology, is_weighted)
     made.is_default = is_default

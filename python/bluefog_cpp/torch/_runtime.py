@@ -24,6 +24,7 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch._calls import Calls, Place
 from bluefog_cpp.torch._start import child, launch
+from bluefog_cpp.torch._wrapped.turns import Turns
 
 T = TypeVar("T")
 
@@ -53,6 +54,9 @@ class Topology:
         self.plan.graph = _digest(matrix)
         self.is_default = False
         """Whether nobody has asked for it."""
+        self.maker: tuple[Callable[[int], nx.DiGraph], bool] | None = None
+        """What makes it for another number of ranks, and whether weights count: arguments of
+        `init`."""
         self.comparison = comparison
 
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
@@ -99,6 +103,11 @@ class Runtime:
         self.furthest_survived_call = 0
         """The most that any rank had ended when ranks were lost last."""
         self.when_shrunk: list[Callable[[], None]] = []
+        self.is_new = False
+        """Whether this rank has nothing of what the others have, which it joins."""
+        self.newcomers = 0
+        """How many ranks of the last meeting were so."""
+        self.turns = Turns()
         self.leaves = False
         """Whether this rank leaves the others at their next meeting."""
         self.has_asked_to_leave = False
@@ -160,27 +169,29 @@ class Runtime:
 
     def move_to(self, context: core.Context) -> None:
         """Goes on over the ranks of `context`, which a shrink has made; optimizers do not yet."""
-        epoch, ranks, _, joined = context.membership
-        has_grown = self.context.is_applicant or any(since == epoch for _, since in joined)
+        ranks, before = context.membership[1], self.context.membership[1]
+        has_grown = self.context.is_applicant or not set(ranks) <= set(before)
         former, self.context = self.context, context
         size, self.rank, self.size = self.size, context.rank, context.size
         self._comparison, self._machine_comparison = Comparison(), Comparison()
-        graph, is_weighted = default_graph(self.size), False
-        if has_grown:
-            if not self.topology.is_default and self.rank == 0:
+        topology = self.topology
+        graph, is_weighted, is_default = default_graph(self.size), False, topology.is_default
+        if has_grown and topology.maker is not None:
+            graph, is_weighted = topology.maker[0](self.size), topology.maker[1]
+        elif has_grown and not is_default:
+            is_default = True
+            if self.rank == 0:
                 context.log_warning("shrink: the topology that was set does not fit ranks that are "
                                     "new: the default one takes its place; set another one in "
                                     "on_shrink")
-            self.topology.is_default = True
-        if not self.topology.is_default:
-            left = _places(ranks, former.membership[1])
+        elif not is_default:
+            left = _places(ranks, before)
             lost = sorted(set(range(size)) - set(left))
-            matrix = matrix_of("shrink", "topology", self.topology.graph,
-                               self.topology.is_weighted)
+            matrix = matrix_of("shrink", "topology", topology.graph, topology.is_weighted)
             graph, is_weighted = graph_of(matrix.without(lost).among(left)), True
-        is_default = self.topology.is_default
         self.topology = self.make_topology("shrink", graph, is_weighted)
         self.topology.is_default = is_default
+        self.topology.maker = topology.maker
         machines = self.machine_topology
         self.machine_topology = None
         if machines is not None and former.machine_count == context.machine_count \
@@ -250,6 +261,7 @@ class Runtime:
 
 _runtime: Runtime | None = None
 _has_left = False
+_has_changed = False
 _absence = "bluefog_cpp is not initialized: call init() first"
 _is_fork_of_rank: int | None = None
 
@@ -272,6 +284,9 @@ def start(handed: launch.Handed | None = None) -> Runtime:
     """
     global _runtime, _has_left
     if _runtime is None:
+        if _has_changed:
+            raise StateError("init: expected the ranks of the launch, found that some were lost, "
+                             "have left or joined before shutdown(): they cannot meet again")
         _has_left = False
         _runtime = Runtime(_context_of_this_launch(handed))
         _arguments.name_rank(_runtime.rank)
@@ -302,10 +317,15 @@ def has_been_left() -> bool:
 
 def stop() -> None:
     """Leaves the group of ranks. Idempotent."""
-    global _runtime
+    global _runtime, _has_changed
     runtime, _runtime = _runtime, None
     _arguments.name_rank(None)
     if runtime is not None:
+        _, _, lost, joined = runtime.context.membership
+        _has_changed = _has_changed or bool(lost or joined) or runtime.leaves
+        if runtime.context.is_applicant:
+            runtime.context.log_warning("this process was to join the others, and has not: it ends "
+                                        "without a call of enter()")
         runtime.close()
 
 

@@ -135,9 +135,70 @@ def training(case: str) -> None:
           f"{time.monotonic() - entered:.2f} s", flush=True)
 
 
-def sampling() -> None:
-    """A process that joins in the middle of an epoch takes its share of what is left, and all make
-    as many steps, although loaders ask for batches ahead."""
+def meeting() -> None:
+    """A rank is killed in the very meeting that takes a process in: that one counts for nothing in
+    the mean all the same, and has the others' steps."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    joins = os.environ.get("BLUEFOG_JOIN") == "1"
+    bf.init()
+    assert bf.waits_to_join() == joins
+    model = torch.nn.Linear(4, 1, dtype=torch.bfloat16)
+    torch.nn.init.constant_(model.weight, 1000.0 if joins else 10.1)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.0), model)
+    move = optimizer._distributed.move_to
+
+    def dies_in_the_meeting(*arguments):
+        if bf.membership().joined:
+            end_here()
+        return move(*arguments)
+
+    if os.environ["RANK"] == "1" and not joins:
+        optimizer._distributed.move_to = dies_in_the_meeting
+    if joins:
+        try:
+            optimizer.step()
+            raise AssertionError("expected a StateError of a step before enter()")
+        except bluefog_error("StateError"):
+            pass
+    bf.enter()
+    steps = optimizer._distributed.core.step_count
+    last = steps + STEPS_TOGETHER if joins else None
+    while last is None or steps < last:
+        if steps == DIES_IN and os.environ["RANK"] == str(VICTIM) and not joins:
+            end_here()
+        model(torch.ones(2, 4, dtype=torch.bfloat16)).sum().backward()
+        optimizer.step()
+        steps = optimizer._distributed.core.step_count
+        if last is None and bf.membership().joined:
+            last = steps + STEPS_TOGETHER
+        time.sleep(0.01)
+    assert (model.weight == torch.tensor(10.1).bfloat16()).all(), model.weight
+    counts = bf.allgather(torch.tensor([float(steps)]))
+    assert (counts == counts[0]).all(), counts
+    say_members(bf)
+
+
+def bluefog_error(name: str) -> type[Exception]:
+    import bluefog_cpp
+
+    return getattr(bluefog_cpp, name)
+
+
+def say_members(bf) -> None:
+    members = bf.membership()
+    print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, ranks {members.ranks}, lost "
+          f"{[each.rank for each in members.lost]}, joined "
+          f"{[each.rank for each in members.joined]}, longest 0 ms, waited 0 s", flush=True)
+
+
+def sampling(steps_a_batch: int) -> None:
+    """A process that joins in the middle of an epoch takes its share of what is left, and all draw
+    as many batches, although loaders ask for some ahead. One optimizer may step several times for
+    each batch, and a batch may have none."""
     import torch
 
     import bluefog_cpp.torch as bf
@@ -148,6 +209,9 @@ def sampling() -> None:
     optimizer = bf.DistributedAdaptThenCombineOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1), model)
     data = [(torch.full((20,), float(i)), i) for i in range(4003)]
+    other = torch.nn.Linear(20, 1)
+    often = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(other.parameters(), lr=0.1), other) if steps_a_batch > 1 else None
     sampler = bf.ElasticSampler(data, seed=3)
     loader = torch.utils.data.DataLoader(data, batch_size=5, sampler=sampler, num_workers=1)
     bf.enter()
@@ -161,6 +225,11 @@ def sampling() -> None:
             if step == DIES_IN and int(os.environ["RANK"]) == VICTIM and not joins:
                 end_here()
             seen[numbers] += 1
+            if epoch == 0 and not joins and seen.sum() == 25:
+                continue
+            for _ in range(steps_a_batch if often else 0):
+                other(inputs / 4003).square().mean().backward()
+                often.step()
             optimizer.zero_grad()
             model(inputs / 4003).square().mean().backward()
             optimizer.step()
@@ -174,10 +243,7 @@ def sampling() -> None:
         if had_joined:
             break
         epoch += 1
-    members = bf.membership()
-    print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, ranks {members.ranks}, lost "
-          f"{[each.rank for each in members.lost]}, joined "
-          f"{[each.rank for each in members.joined]}, longest 0 ms, waited 0 s", flush=True)
+    say_members(bf)
 
 
 def leaving() -> None:
@@ -230,7 +296,8 @@ def check(bfrun: str, case: str) -> None:
     said = re.findall(r"rank (\d): size (\d), ranks (\[.*?\]), lost (\[.*?\]), joined (\[.*?\]), "
                       r"longest (\d+) ms, waited (\S+) s", job.stdout)
     ranks, lost, joined = {"other": ("[0, 1, 3]", "[2, 4]", "[4]"),
-                           "dies": ("[0, 1, 3]", "[2, 4]", "[4]")}.get(
+                           "dies": ("[0, 1, 3]", "[2, 4]", "[4]"),
+                           "meeting": ("[0, 3, 4]", "[2, 1]", "[4]")}.get(
         case, ("[0, 1, 3, 4]", "[2]", "[4]"))
     problem = None
     if job.returncode != 0:
@@ -249,13 +316,15 @@ def check(bfrun: str, case: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
-        for name in ("many", "put", "sampling", "other", "dies"):
+        for name in ("many", "put", "sampling", "sampling_often", "other", "dies", "meeting"):
             if name in (sys.argv[2:] or [name]):
                 check(sys.argv[1], name)
         if "leaving" in (sys.argv[2:] or ["leaving"]):
             check_leaving(sys.argv[1])
-    elif sys.argv[2] == "sampling":
-        sampling()
+    elif sys.argv[2].startswith("sampling"):
+        sampling(3 if sys.argv[2] == "sampling_often" else 1)
+    elif sys.argv[2] == "meeting":
+        meeting()
     elif sys.argv[2] == "leaving":
         leaving()
     else:

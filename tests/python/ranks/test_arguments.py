@@ -89,7 +89,7 @@ TABLE = {
     "get_win_version": names(name=TEXT), "win_associated_p": names(name=TEXT),
     "win_publish": names(name=TEXT),
     "win_mutex": names(name=TEXT, for_self=SWITCH, ranks=RANKS), "win_lock": names(name=TEXT),
-    "init": names(topology_fn=(3, "ring"), is_weighted=SWITCH, join=SWITCH),
+    "init": names(topology_fn=(3, "ring"), is_weighted=SWITCH, join=(3, "yes")),
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
     "set_machine_topology": names(topology=(None, *GRAPH), is_weighted=SWITCH),
     "set_skip_negotiate_stage": names(value=SWITCH),
@@ -242,7 +242,7 @@ def test_wrong_arguments_of_graphs(name, argument):
 
 WITHOUT_ARGUMENTS = {
     "barrier", "check_build", "get_current_created_window_names", "get_skip_negotiate_stage",
-    "enter", "has_left", "leave", "membership", "resync", "shrink",
+    "enter", "has_left", "leave", "membership", "resync", "shrink", "waits_to_join",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "is_homogeneous", "is_initialized",
     "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
     "local_rank",
@@ -258,7 +258,7 @@ def test_the_tables_are_whole():
     """Each public function stands in them, with each of its arguments."""
     functions = {name for name in bf.__all__ if callable(getattr(bf, name))}
     assert functions - WITHOUT_ARGUMENTS - HANDLES - set(GRAPH_ROWS) - {
-        "CommunicationType", "Loss", "Membership", "check_extension",
+        "CommunicationType", "Entry", "Loss", "Membership", "check_extension",
         "decentralize"} == set(TABLE)  # test_decentralize.py
     graphs = set(topology_util.__all__)
     assert graphs - set(GRAPH_ROWS) == {"InferSourceFromDestinationRanks",
