@@ -207,10 +207,12 @@ class DistributedOptimizer {
   /// five times a second. @param may_be_called whether this optimizer's steps are those after which
   ///   new ranks may begin; false where those of another one are.
   [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
-  /// The parts of `leave` for such callers: has rank 0 call a meeting; whether the next one is to
-  /// see a rank off; the mean of all, collective over all ranks, before that one leaves.
+  /// The part of `leave` for such callers that has rank 0 call a meeting.
   void ask_to_leave();
+  /// Whether the meeting that is due is to see a rank off.
   [[nodiscard]] bool is_farewell() const;
+  /// Collective over all ranks, before one of them leaves: parameters become their mean, where the
+  /// algorithm averages them.
   void share_before_farewell();
 
   /// The next `count` steps do nothing here, and count already: the other ranks have made them
