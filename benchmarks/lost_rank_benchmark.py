@@ -2,9 +2,13 @@
 on, and under torchrun, which starts all ranks again. One line of figures for each.
 
     python benchmarks/lost_rank_benchmark.py --bfrun build/release/tools/bfrun/bfrun --kills 20
+
+With --rejoin: how long it takes until a process that bfrun has started in its place (--respawn)
+trains with the others, and how long these stand still for it. A table, of one job.
 """
 
 import argparse
+import itertools
 import os
 import re
 import signal
@@ -12,14 +16,17 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any, NamedTuple
 
 RANKS = 4
 KILL_STEP = 30
 STEPS = 60
+VICTIM = 2
 
 
-def train() -> None:
-    """One rank of a job: a small convolutional network, data made by a loader with a worker."""
+def made() -> tuple[Any, Any, Any]:
+    """A small convolutional network, its optimizer, and a loader with a worker, which makes data.
+    """
     import torch
 
     import bluefog_cpp.torch as bf
@@ -32,7 +39,6 @@ def train() -> None:
             return torch.full((1, 28, 28), float(place % 10)), place % 10
 
     bf.init()
-    rank = bf.rank()
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(),
                                 torch.nn.Linear(16 * 26 * 26, 10))
     bf.broadcast_parameters(model.state_dict(), 0)
@@ -40,18 +46,70 @@ def train() -> None:
         torch.optim.SGD(model.parameters(), lr=0.01), model)
     loader = torch.utils.data.DataLoader(Images(), batch_size=8, num_workers=1,
                                          sampler=bf.ElasticSampler(Images()))
+    return model, optimizer, loader
+
+
+def step_of(model: Any, optimizer: Any, images: Any, labels: Any) -> tuple[float, float]:
+    """Seconds in the optimizer's step, and when it ended."""
+    import torch
+
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(images), labels).backward()
+    begin = time.monotonic()
+    optimizer.step()
+    end = time.monotonic()
+    return end - begin, end
+
+
+def end_here() -> None:
+    say(f"killed at {time.monotonic():.6f}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train() -> None:
+    """One rank of a job."""
+    model, optimizer, loader = made()
     is_again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     for step, (images, labels) in enumerate(loader):
         if step == STEPS:
             break
-        if rank == 2 and step == KILL_STEP and not is_again:
-            say(f"killed at {time.monotonic():.6f}")
-            os.kill(os.getpid(), signal.SIGKILL)
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
-        begin = time.monotonic()
-        optimizer.step()
-        say(f"step {step} took {time.monotonic() - begin:.6f} until {time.monotonic():.6f}")
+        if os.environ["RANK"] == str(VICTIM) and step == KILL_STEP and not is_again:
+            end_here()
+        took, end = step_of(model, optimizer, images, labels)
+        say(f"step {step} took {took:.6f} until {end:.6f}")
+
+
+def train_with_newcomers(kills: int) -> None:
+    """One rank of a job, in which the last process that has joined is killed after some steps."""
+    begin = time.monotonic()
+    model, optimizer, loader = made()
+    import bluefog_cpp.torch as bf
+
+    ready = time.monotonic()
+    bf.enter()
+    joins = bool(bf.membership().joined)
+    if joins:
+        say(f"joined {bf.membership().epoch} after {ready - begin:.6f} and "
+            f"{time.monotonic() - ready:.6f}")
+    group, since = -1, 0
+    for epoch in itertools.count(loader.sampler.epoch):
+        loader.sampler.set_epoch(epoch)
+        for images, labels in loader:
+            took, end = step_of(model, optimizer, images, labels)
+            members = bf.membership()
+            if members.epoch != group:
+                # The others have met at the end of the step before a new rank's first one.
+                group, since = members.epoch, int(joins and group == -1)
+                say(f"rank {os.environ['RANK']} in {group} took {took:.6f} until {end:.6f}")
+            since += 1
+            if len(members.lost) > kills:
+                sys.exit("expected all ranks to end in the same step")
+            if since < KILL_STEP or bf.size() < RANKS:
+                continue
+            if len(members.lost) == kills:
+                return  # on all ranks in the same step
+            if os.environ["RANK"] == str(VICTIM):
+                end_here()
 
 
 def say(line: str) -> None:
@@ -76,15 +134,78 @@ def standstill(words: list[str]) -> tuple[float, float]:
     return whole - float(killed[1]), statistics.median(took for _, took, _ in steps)
 
 
+class Rejoin(NamedTuple):
+    """Seconds of one kill."""
+
+    next_step: float
+    """To the end of the others' next step."""
+    made: float
+    """From the new process's first line to bf.enter."""
+    waited: float
+    """In bf.enter."""
+    meeting: float
+    """The longest step of the others at whose end they took it in."""
+    full: float
+    """From the kill to the end of the first step of all."""
+
+
+def rejoins(bfrun: str, kills: int) -> list[Rejoin]:
+    words = [bfrun, "-np", str(RANKS), "--min-np", "2", "--respawn", str(kills), sys.executable,
+             __file__, "--train", "--rejoin", "--kills", str(kills)]
+    job = subprocess.run(words, capture_output=True, text=True, check=False)
+    killed = [float(at) for at in re.findall(r"killed at (\S+)", job.stdout)]
+    joined = {int(group): (float(ready), float(waited)) for group, ready, waited in re.findall(
+        r"joined (\d+) after (\S+) and (\S+)", job.stdout)}
+    first: dict[int, dict[int, tuple[float, float]]] = {}
+    """How long the first step in each group took each rank, and when it ended."""
+    for rank, group, took, until in re.findall(r"rank (\d+) in (\d+) took (\S+) until (\S+)",
+                                               job.stdout):
+        first.setdefault(int(group), {})[int(rank)] = float(took), float(until)
+    if job.returncode != 0 or len(killed) != kills or sorted(joined) != list(
+            range(2, 2 * kills + 1, 2)):
+        sys.exit(f"{' '.join(words)} ended with {job.returncode}, {len(killed)} kills and the new "
+                 f"groups {sorted(joined)}\n{job.stdout[-4000:]}\n{job.stderr[-4000:]}")
+    found = []
+    for at, (group, times) in zip(killed, sorted(joined.items())):
+        others = [took for rank, (took, _) in first[group].items() if rank != VICTIM]
+        found.append(Rejoin(max(until for _, until in first[group - 1].values()) - at, *times,
+                            max(others), first[group][VICTIM][1] - at))
+    return found
+
+
+def print_rejoins(found: list[Rejoin]) -> None:
+    rows = {
+        "SIGKILL to the end of the others' next step": [each.next_step for each in found],
+        "new process: first line to bf.enter": [each.made for each in found],
+        "new process: wait in bf.enter": [each.waited for each in found],
+        "new process: first line to being taken in": [each.made + each.waited for each in found],
+        "longest step of the others at the meeting": [each.meeting for each in found],
+        "SIGKILL to the end of the first step of all": [each.full for each in found],
+    }
+    print(f"{RANKS} ranks, one of which is killed and started again; {len(found)} times; ms\n"
+          f"{'':45} {'median':>8} {'least':>8} {'most':>8}")
+    for name, times in rows.items():
+        print(f"{name:45}" + "".join(f" {1000 * value:8.0f}" for value in (
+            statistics.median(times), min(times), max(times))))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bfrun", default="bfrun")
     parser.add_argument("--kills", type=int, default=20, help="jobs of each kind")
+    parser.add_argument("--rejoin", action="store_true",
+                        help="kills in one job, whose ranks are started again, in place of both")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.train and arguments.rejoin:
+        train_with_newcomers(arguments.kills)
+        return
     if arguments.train:
         train()
+        return
+    if arguments.rejoin:
+        print_rejoins(rejoins(arguments.bfrun, arguments.kills))
         return
     kinds = {
         "bfrun --min-np, the others go on": [arguments.bfrun, "-np", str(RANKS), "--min-np", "2",
