@@ -1,7 +1,7 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test fuzz tidy coverage bfbench install wheel clean
-export NP ARGS PRESETS LEVEL MINUTES CMAKE_ARGS PREFIX WHEELS
+.PHONY: help setup train test fuzz chaos tidy coverage bfbench install wheel clean
+export NP ARGS PRESETS LEVEL MINUTES SEED CMAKE_ARGS PREFIX WHEELS
 
 help: ## List the targets
 	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
@@ -11,6 +11,8 @@ help: ## List the targets
 	@echo '              make test LEVEL=long         also what takes long and is rarely useful'
 	@echo 'make fuzz     set up, build, and look for inputs that break a parser, for an hour'
 	@echo '              make fuzz MINUTES=10'
+	@echo 'make chaos    set up, build, and train while ranks are killed, stopped and started again'
+	@echo '              make chaos MINUTES=5 SEED=7'
 	@echo 'make tidy     set up, and run clang-tidy over all C++'
 	@echo 'make coverage set up, build, and write down which lines the tests reach'
 	@echo 'make bfbench  set up, build, and measure beside other libraries: bfbench ops'
@@ -34,6 +36,9 @@ test:
 
 fuzz:
 	@cmake/setup/fuzz.sh
+
+chaos:
+	@cmake/setup/chaos.sh
 
 tidy:
 	@cmake/setup/tidy.sh

@@ -107,7 +107,7 @@ class LaunchesTest(Suites):
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
         self.assertEqual(run_suites.rungs_of("release"),
                          {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
-                          "python", "bfbench", "soak", "cuda", "clusters"})
+                          "python", "bfbench", "soak", "chaos", "cuda", "clusters"})
         self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric", "mpi", "launcher", "fuzz"})
         self.assertEqual(run_suites.rungs_of("tsan"), {"unit", "fabric"})
 
