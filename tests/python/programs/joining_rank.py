@@ -180,6 +180,12 @@ def meeting() -> None:
     counts = bf.allgather(torch.tensor([float(steps)]))
     assert (counts == counts[0]).all(), counts
     say_members(bf)
+    bf.shutdown()
+    try:
+        bf.init()
+        raise AssertionError("expected a StateError of ranks that have changed")
+    except bluefog_error("StateError"):
+        pass
 
 
 def bluefog_error(name: str) -> type[Exception]:
