@@ -333,10 +333,12 @@ def meet_if_due(optimizer: Any) -> None:
     """At the end of a step: takes in processes that wait to join, and sees off ranks that leave,
     where ranks have agreed on it."""
     runtime = current()
-    if not runtime.context.shrinks_on_failure or optimizer.has_ended:
+    if not runtime.shrinks or optimizer.has_ended:
         return
-    used = [each for each in runtime.optimizers if not each.has_ended]
-    ends_turn = runtime.turns.note(optimizer.number, len(used))
+    count = len(runtime.optimizers)
+    if count > 1:
+        count = sum(not each.has_ended for each in runtime.optimizers)
+    ends_turn = count == 1 or runtime.turns.note(optimizer.number)
     if runtime.leaves and not runtime.has_asked_to_leave and ends_turn:
         runtime.has_asked_to_leave = True
         optimizer.core.ask_to_leave()

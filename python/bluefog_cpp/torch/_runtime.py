@@ -80,6 +80,8 @@ class Runtime:
 
     def __init__(self, context: core.Context):
         self.context = context
+        self.shrinks: bool = context.shrinks_on_failure
+        """Whether the loss of a rank is no error."""
         self.rank: int = context.rank
         self.size: int = context.size
         self.topology: Topology = None  # type: ignore[assignment]  # `init` sets it at once

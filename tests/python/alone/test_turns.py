@@ -5,34 +5,29 @@ import pytest
 from bluefog_cpp.torch._wrapped.turns import LONGEST, Turns
 
 
-def ends(turns: Turns, loop: str, count: int) -> str:
+def ends(turns: Turns, loop: str) -> str:
     """The steps of one turn that end it."""
-    return "".join(each for each in loop if turns.note(ord(each), count))
+    return "".join(each for each in loop if turns.note(ord(each)))
 
 
 @pytest.mark.parametrize(("loop", "last"), [("ab", "b"), ("ba", "a"), ("dddg", "g"), ("gddd", "d"),
                                             ("abcdef", "f")])
 def test_the_last_step_of_a_turn(loop, last):
     turns = Turns()
-    assert [ends(turns, loop, 6) for _ in range(2)] == ["", ""]  # not before it is sure
-    assert [ends(turns, loop, 6) for _ in range(50)] == [last] * 50
-    assert ends(turns, loop[0] + loop, 6) == ""  # another turn than before
-    assert [ends(turns, loop, 6) for _ in range(4)][-1] == last
-
-
-def test_one_optimizer_ends_each_turn():
-    turns = Turns()
-    assert turns.note(3, 1) and turns.note(3, 1)
+    assert [ends(turns, loop) for _ in range(2)] == ["", ""]  # not before it is sure
+    assert [ends(turns, loop) for _ in range(50)] == [last] * 50
+    assert ends(turns, loop[0] + loop) == ""  # another turn than before
+    assert [ends(turns, loop) for _ in range(4)][-1] == last
 
 
 def test_one_that_is_no_longer_used_does_not_count():
     turns = Turns()
     for _ in range(30):
-        turns.note(1, 2)
+        turns.note(1)
     for _ in range(3 * LONGEST):
-        turns.note(2, 2)
-    assert all(turns.note(2, 2) for _ in range(5))
+        turns.note(2)
+    assert all(turns.note(2) for _ in range(5))
     # It comes back.
     for _ in range(3):
-        ends(turns, "\x02\x01", 2)
-    assert ends(turns, "\x02\x01", 2) == "\x01"
+        ends(turns, "\x02\x01")
+    assert ends(turns, "\x02\x01") == "\x01"

@@ -15,10 +15,8 @@ class Turns:
         self._before: list[int] = []
         self._are_alike = False
 
-    def note(self, number: int, count: int) -> bool:
-        """A step of the optimizer of that number ends. count: how many optimizers there are.
-
-        Returns whether it ends a turn."""
+    def note(self, number: int) -> bool:
+        """A step of the optimizer of that number ends. Returns whether it ends a turn."""
         turn = self._turn
         if turn and number == turn[0] != turn[-1]:
             self._are_alike = turn == self._before
@@ -34,8 +32,6 @@ class Turns:
                 self._turn = [self._turn[0], number]
             else:  # the first one is not used any more
                 self._turn = [number]
-        if count == 1:
-            return True
         if is_alone and len(self._turn) == LONGEST:
             return True
         return self._are_alike and self._turn == self._before
