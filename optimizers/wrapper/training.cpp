@@ -226,10 +226,7 @@ bool DistributedOptimizer::Training::meeting_is_due(bool may_be_called) {
     look_for_applicants();
   }
   Engine& engine = context_->core().engine();
-  const AlgorithmRow& row = row_of(options_.algorithm);
-  if (row.uses_windows || options_.algorithm == AlgorithmName::None) {
-    (void)engine.is_revoked();  // nothing else has it look at what the others say
-  }
+  (void)engine.is_revoked();  // in a step without a call nothing else looks at what the others say
   const auto step = engine.appointment().step();
   return step && static_cast<std::uint64_t>(counts().steps()) >= *step;
 }

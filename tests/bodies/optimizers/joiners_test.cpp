@@ -143,6 +143,29 @@ TEST(Joiners, EveryAlgorithmTakesInARankWithTheMeanOfTheOthers) {
   }
 }
 
+TEST(Joiners, TheMeanOfTheOthersStays) {
+  at::Tensor mean = at::zeros_like(Point(0).x());
+  for (int rank = 0; rank < kRanks; ++rank) {
+    mean += Point(static_cast<std::uint64_t>(rank)).x() / kRanks;
+  }
+  const auto body = [&mean](Context& context) {
+    const bool joins = context.is_applicant();
+    const Point point(joins ? 77 : static_cast<std::uint64_t>(context.rank()));
+    torch::optim::SGD sgd(point.parameters(), 0.0);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmName::LocalSgd;
+    options.num_steps_per_communication = 1 << 20;  // ranks stay apart, and make no call
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    const LeastSquares problem = LeastSquares::of_rank(0);
+    optimizer.join();
+    while (!joins && optimizer.context().size() == kRanks) {
+      train(optimizer, point, problem);
+    }
+    EXPECT_CLOSE(point.x(), mean);
+  };
+  with_applicants(kRanks, body, 1, body);
+}
+
 TEST(Joiners, AnotherModelKeepsOutWhoJoinsAlone) {
   with_applicants(
       2,
