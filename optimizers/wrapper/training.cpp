@@ -16,6 +16,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "ops/barrier.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -212,6 +213,7 @@ void DistributedOptimizer::Training::share_before_farewell() {
   if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
     average_floating(*context_, parameters_, "leave");
   }
+  ops::barrier(*context_);  // the end of the one that leaves may interrupt what others are still in
 }
 
 void DistributedOptimizer::Training::end(std::string why) {

@@ -223,7 +223,8 @@ TEST(Joiners, AScheduleIsMadeForTheNewNumber) {
 TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
   for (const AlgorithmName& name :
        {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
-    const auto body = [&name](Context& context) {
+    std::vector<at::Tensor> at_the_end(kRanks);
+    const auto body = [&name, &at_the_end](Context& context) {
       const int own = context.rank();
       const Point point(static_cast<std::uint64_t>(own));
       torch::optim::SGD sgd(point.parameters(), kJoinersRate);
@@ -235,6 +236,7 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
         ++shrunk;
         EXPECT_EQ(group->size(), kRanks - 1);
         at_farewell = point.x().detach().clone();
+        at_the_end[static_cast<std::size_t>(own)] = at_farewell;
         const at::Tensor all = of_all(*group, at_farewell);
         EXPECT_SAME(all, all[0].expand_as(all).clone());
       };
@@ -251,6 +253,7 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
       EXPECT_EQ(optimizer.has_left(), own == 1);
       EXPECT_EQ(shrunk, own == 1 ? 0 : 1);
       if (own == 1) {
+        at_the_end[1] = point.x().detach().clone();
         EXPECT_LT(optimizer.step_count(), kSteps);
         EXPECT_THROW(optimizer.step(), StateError);
       } else {
@@ -258,6 +261,8 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
       }
     };
     with_applicants(kRanks, body, 0, {});
+    EXPECT_CLOSE(at_the_end[0], at_the_end[1]);
+    EXPECT_CLOSE(at_the_end[2], at_the_end[1]);
   }
 }
 
