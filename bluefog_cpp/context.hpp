@@ -118,9 +118,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Collective over the ranks that live, in no order with calls: a new context over them, numbered
   /// anew in the same order, after one of them has been lost (`RankLostError`) or a link between
   /// some. This context, and all copies of it, end here and on the others, which have a second for
-  /// the calls they are in where no rank is lost: calls in flight and to come are RankLostErrors, windows are gone, memory of `allocate_shared` stays as long as
-  /// its pointers but is no longer shared; make copies, windows and such memory anew. The new one
-  /// has no device.
+  /// the calls they are in where no rank is lost: calls in flight and to come are RankLostErrors,
+  /// windows are gone, memory of `allocate_shared` stays as long as its pointers but is no longer
+  /// shared; make copies, windows and such memory anew. The new one has no device.
   ///
   /// Ranks whose process has ended, whose host or link is lost, or who have left are not waited
   /// for; the others for `BLUEFOG_TIMEOUT`, then they are left out. A rank that is lost meanwhile

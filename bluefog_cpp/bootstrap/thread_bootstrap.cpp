@@ -324,17 +324,9 @@ class ThreadApplicant final : public ThreadBootstrap {
                                   bool /*admits*/) override {
     const std::atomic<bool> never{false};
     const Applicant::Admission admission = applicant_->wait(never);
-    Regrouped left = group_of(admission.meeting, admission.verdict, admission.rank,
-                              [](int) { return std::nullopt; });
-    left.joined = 1;
-    left.settle = [held = applicant_, settle = left.settle](bool is_ready, Deadline until) {
-      const bool have_settled = settle(is_ready, until);
-      if (have_settled) {
-        held->end();
-      }
-      return have_settled;
-    };
-    return left;
+    return taken_in(group_of(admission.meeting, admission.verdict, admission.rank,
+                             [](int) { return std::nullopt; }),
+                    [held = applicant_] { held->end(); });
   }
 
  private:

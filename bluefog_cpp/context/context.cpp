@@ -162,9 +162,11 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
       group->connect({});
       is_ready = true;
     } catch (const PeerFailure&) {  // the others find it too, and all try again
-    } catch (...) {
-      if (left.joined == 0 || is_applicant()) {  // else those that join may be to blame
+    } catch (const std::exception& error) {
+      if (left.joined == 0 || is_applicant()) {
         problem = std::current_exception();
+      } else if (rank() == 0) {  // it may be theirs that are new, without whom all try again
+        log().warning(fmt::format("ranks that were to join are turned away: {}", error.what()));
       }
     }
     const bool are_all_ready = left.settle(is_ready, Deadline::after(settings().timeout));

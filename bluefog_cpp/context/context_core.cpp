@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/alignment.hpp"
+#include "bluefog_cpp/context/last_calls.hpp"
 #include "bluefog_cpp/context/members.hpp"
 #include "bluefog_cpp/context/resync.hpp"
 #include "bluefog_cpp/context/settings_agreement.hpp"
@@ -58,55 +58,6 @@ void split_hosts_of_failures(std::vector<std::string>& host_ids,
     }
   }
 }
-
-/// Adds those of the ranks behind: on their host the first one with room, or another one.
-/// @param most ranks of a machine; zero: all of a host.
-void give_newcomers_machines(const std::vector<std::string>& host_ids, int most,
-                             std::vector<int>& machines) {
-  for (std::size_t rank = machines.size(); rank < host_ids.size(); ++rank) {
-    int found = std::ranges::max(machines) + 1;
-    for (std::size_t other = rank; other-- > 0;) {
-      const bool has_room = most == 0 || std::ranges::count(machines, machines[other]) < most;
-      if (host_ids[other] == host_ids[rank] && has_room) {
-        found = machines[other];
-      }
-    }
-    machines.push_back(found);
-  }
-}
-
-/// The calls of a family whose ranks meet to go on as another group.
-class LastCalls {
- public:
-  /// @param why they end.
-  LastCalls(std::shared_ptr<ContextFamily> family, std::string why)
-      : family_(std::move(family)), why_(std::move(why)) {
-    if (family_->is_revoked()) {
-      end();
-    }
-  }
-
-  void end() {
-    if (!have_ended_.exchange(true)) {
-      family_->revoke(why_);
-    }
-  }
-  /// Ends them where they will not end by themselves.
-  void look(bool is_rank_lost) {
-    if (is_rank_lost || until_.expired()) {
-      end();
-    }
-  }
-
- private:
-  /// A call of all ranks may have ended here and not yet on the others.
-  static constexpr std::chrono::seconds kPatience{1};
-
-  std::shared_ptr<ContextFamily> family_;
-  std::string why_;
-  Deadline until_ = Deadline::after(kPatience);
-  std::atomic<bool> have_ended_{false};
-};
 
 }  // namespace
 

@@ -80,4 +80,18 @@ GroupRecord group_record_from(std::string_view text) {
   }
 }
 
+void give_newcomers_machines(const std::vector<std::string>& host_ids, int most,
+                             std::vector<int>& machines) {
+  for (std::size_t rank = machines.size(); rank < host_ids.size(); ++rank) {
+    int found = std::ranges::max(machines) + 1;
+    for (std::size_t other = rank; other-- > 0;) {
+      const bool has_room = most == 0 || std::ranges::count(machines, machines[other]) < most;
+      if (host_ids[other] == host_ids[rank] && has_room) {
+        found = machines[other];
+      }
+    }
+    machines.push_back(found);
+  }
+}
+
 }  // namespace bluefog

@@ -23,4 +23,9 @@ struct GroupRecord {
 /// @throws TransportError for what is no such text.
 [[nodiscard]] GroupRecord group_record_from(std::string_view text);
 
+/// Adds the machines of the ranks that are new, which are behind the others: on the rank's host the
+/// first one with room, or another one. @param most ranks of a machine; zero: all of a host.
+void give_newcomers_machines(const std::vector<std::string>& host_ids, int most,
+                             std::vector<int>& machines);
+
 }  // namespace bluefog

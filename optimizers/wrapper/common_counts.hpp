@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "bluefog_cpp/context.hpp"
 
@@ -12,12 +13,18 @@ struct CommonCounts {
   std::int64_t rounds = 0;  ///< likewise
   /// The steps up to there that this rank has not made, and passes over.
   std::int64_t behind = 0;
-  int furthest = 0;  ///< the lowest rank that has made all of them
+  int furthest = 0;   ///< the lowest rank that has made all of them
+  int newcomers = 0;  ///< ranks that have counted none of them, the last ones
 };
 
-/// Collective. @param steps, rounds this rank's own counts.
-/// Cost: one all-gather of 16 bytes.
-[[nodiscard]] CommonCounts agree_on_counts(Context& context, std::int64_t steps,
-                                           std::int64_t rounds);
+/// A rank's own counts.
+struct OwnCounts {
+  std::int64_t steps = 0;
+  std::int64_t rounds = 0;
+};
+
+/// Collective. @param own nothing of a rank that is new, and goes on where the others do.
+/// Cost: one all-gather of 16 bytes. @throws StateError where all are new.
+[[nodiscard]] CommonCounts agree_on_counts(Context& context, const std::optional<OwnCounts>& own);
 
 }  // namespace bluefog::optimizers

@@ -1,16 +1,12 @@
 #include "optimizers/wrapper/newcomers.hpp"
 
-#include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/error.hpp"
-#include "ops/collectives.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
 
@@ -42,26 +38,6 @@ class StateAside {
 };
 
 }  // namespace
-
-Newcomers Newcomers::of(Context& context, bool is_one) {
-  std::uint8_t own = is_one ? 1 : 0;
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(context.size()));
-  const auto view = [](std::uint8_t* data, std::size_t count) {
-    return BufferView{
-        .data = data, .count = static_cast<std::int64_t>(count), .dtype = Dtype::UInt8};
-  };
-  ops::allgather(context, view(&own, 1), [&](const std::vector<std::int64_t>& /*counts*/) {
-    return view(all.data(), all.size());
-  });
-  const auto count = static_cast<int>(std::ranges::count(all, std::uint8_t{1}));
-  if (count == context.size()) {
-    throw StateError(
-        fmt::format("rank {}, join: expected a rank that was there before, found that all of them "
-                    "are lost, with all that they had",
-                    context.rank()));
-  }
-  return {.count = count, .is_one = is_one};
-}
 
 void average_without(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
                      std::string_view call) {

@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "bluefog_cpp/context.hpp"
-#include "bluefog_cpp/membership.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace torch::optim {
@@ -16,10 +15,6 @@ namespace bluefog::optimizers {
 struct Newcomers {
   int count = 0;
   bool is_one = false;  ///< this rank
-
-  /// Collective: one all-gather of a byte. @param is_one whether this rank is one.
-  /// @throws StateError where all are.
-  [[nodiscard]] static Newcomers of(Context& context, bool is_one);
 };
 
 /// Collective: `average_floating` over the ranks that are no newcomers, whose mean these get. Where

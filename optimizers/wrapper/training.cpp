@@ -199,15 +199,6 @@ void DistributedOptimizer::Training::leave() {
   ask_to_leave();
 }
 
-void DistributedOptimizer::Training::ask_to_leave() {
-  Engine& engine = context_->core().engine();
-  engine.run_exclusively([&engine] { engine.appointment().wish(); });
-}
-
-bool DistributedOptimizer::Training::is_farewell() const {
-  return context_->core().engine().appointment().is_farewell();
-}
-
 void DistributedOptimizer::Training::share_before_farewell() {
   const AlgorithmRow& row = row_of(options_.algorithm);
   if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
@@ -225,34 +216,9 @@ void DistributedOptimizer::Training::end(std::string why) {
 
 bool DistributedOptimizer::Training::meeting_is_due(bool may_be_called) {
   if (may_be_called) {
-    look_for_applicants();
+    meeting_.call_if_needed(*context_, counts().steps());
   }
-  Engine& engine = context_->core().engine();
-  (void)engine.is_revoked();  // in a step without a call nothing else looks at what the others say
-  const auto step = engine.appointment().step();
-  return step && static_cast<std::uint64_t>(counts().steps()) >= *step;
-}
-
-void DistributedOptimizer::Training::look_for_applicants() {
-  constexpr std::chrono::milliseconds kBetweenLooks(200);
-  constexpr int kMostSteps = 8;
-  Engine& engine = context_->core().engine();
-  Appointment& appointment = engine.appointment();
-  if (context_->rank() != 0 || appointment.step()) {
-    return;
-  }
-  const bool is_farewell = appointment.is_wished();
-  const auto now = std::chrono::steady_clock::now();
-  if (!is_farewell && now - last_look_ < kBetweenLooks) {
-    return;
-  }
-  last_look_ = now;
-  if (is_farewell || context_->has_applicants()) {
-    // Ranks that average with neighbours may be as many steps ahead as the graph is wide.
-    const std::int64_t step = counts().steps() + 1 + std::min(context_->size(), kMostSteps);
-    engine.run_exclusively(
-        [&] { appointment.make(static_cast<std::uint64_t>(step), is_farewell); });
-  }
+  return StepMeeting::is_due(*context_, counts().steps());
 }
 
 void DistributedOptimizer::Training::join() {
@@ -352,20 +318,18 @@ std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Conte
 }
 
 int DistributedOptimizer::Training::make_state() {
-  newcomers_ = Newcomers::of(*context_, is_new_);
-  if (newcomers_.count > 0) {  // all else changes something
+  CommonCounts counts = agree_on_counts(
+      *context_,
+      is_new_ ? std::nullopt : std::optional(OwnCounts{counts_.steps(), counts_.rounds()}));
+  newcomers_ = {.count = counts.newcomers, .is_one = is_new_};
+  if (newcomers_.count > 0) {  // what follows changes something
     (void)agree_on_model(*context_, optimizer_, parameters_, options_);
   }
-  constexpr std::int64_t kNone = -1;
-  CommonCounts counts = is_new_ ? agree_on_counts(*context_, kNone, kNone)
-                                : agree_on_counts(*context_, counts_.steps(), counts_.rounds());
-  if (is_new_) {
+  // Over windows each rank steps as often as it likes.
+  if (!is_new_ && row_of(options_.algorithm).uses_windows) {
+    counts.steps = counts_.steps();
+    counts.rounds = counts_.rounds();
     counts.behind = 0;
-  } else if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
-    counts = {.steps = counts_.steps(),
-              .rounds = counts_.rounds(),
-              .behind = 0,
-              .furthest = counts.furthest};
   }
   take_common_values(counts.furthest);
   auto state = std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_);

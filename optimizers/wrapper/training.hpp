@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/wrapper/distributed_optimizer_state.hpp"
 #include "optimizers/wrapper/newcomers.hpp"
+#include "optimizers/wrapper/step_meeting.hpp"
 
 namespace bluefog::optimizers {
 
@@ -39,8 +39,8 @@ class DistributedOptimizer::Training {
   void join();
   void leave();
   [[nodiscard]] bool has_left() const noexcept { return leaves_ && !state_; }
-  void ask_to_leave();
-  [[nodiscard]] bool is_farewell() const;
+  void ask_to_leave() const { StepMeeting::ask(*context_); }
+  [[nodiscard]] bool is_farewell() const { return StepMeeting::is_farewell(*context_); }
   void share_before_farewell();
   [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   int move_to(std::shared_ptr<Context> other);
@@ -64,8 +64,6 @@ class DistributedOptimizer::Training {
   void end_step();
   /// For good. @param why a clause.
   void end(std::string why);
-  /// Rank 0 has the others meet where a process waits to join, or one of them wants to leave.
-  void look_for_applicants();
   /// Of the ranks of `other`.
   [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
@@ -92,8 +90,7 @@ class DistributedOptimizer::Training {
   Newcomers newcomers_{};
   /// Whether this rank leaves at the next meeting.
   bool leaves_ = false;
-  /// When rank 0 has looked for processes that wait to join.
-  std::chrono::steady_clock::time_point last_look_{};
+  StepMeeting meeting_{};
   /// Why there is no state; empty while there is one.
   std::string end_;
 };

@@ -18,6 +18,7 @@
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
+#include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/local_optimizer.hpp"
 #include "python/bindings/python_owner.hpp"
@@ -212,10 +213,14 @@ void bind_parameter_collectives(py::module_& module) {
       py::arg("context"), py::arg("tensors"), py::arg("root"), py::arg("call"), WithoutGil());
   module.def(
       "average_tensors",
-      [](Context& context, const NamedPairs& tensors, const std::string& call) {
-        opt::average_floating(context, named_tensors(tensors), call);
+      [](Context& context, const NamedPairs& tensors, const std::string& call, int newcomers,
+         bool is_new) {
+        opt::average_without({.count = newcomers, .is_one = is_new}, context,
+                             named_tensors(tensors), call);
       },
-      py::arg("context"), py::arg("tensors"), py::arg("call"), WithoutGil());
+      py::arg("context"), py::arg("tensors"), py::arg("call"), py::arg("newcomers") = 0,
+      py::arg("is_new") = false, WithoutGil(),
+      "See optimizers/wrapper/newcomers.hpp; the mean of all without newcomers.");
   module.def(
       "gather_bytes",
       [](Context& context, const std::string& call, const py::bytes& own) {

@@ -44,6 +44,22 @@ void wait_for_applicants(Context& context) {
   context.resync();  // nobody else looks before
 }
 
+/// Rank 1 ends, and gets null; the others go on without it, and with a process that waits.
+std::shared_ptr<Context> without_rank_one(Context& context) {
+  if (context.rank() == 1) {
+    context.close();
+    return nullptr;
+  }
+  (void)error_of<RankLostError>([&] {
+    while (true) {
+      (void)total_over(context, 1.0);
+    }
+  });
+  const auto smaller = context.shrink();
+  wait_for_applicants(*smaller);
+  return smaller->regroup();
+}
+
 TEST(Join, RanksTakeInThoseThatWait) {
   for (const int ranks : thread_counts_of({.at_most = 4})) {
     const auto check = [ranks](const Context& group) {
@@ -129,18 +145,10 @@ TEST(Join, WhoTakesThePlaceOfALostRankHasANumberOfItsOwn) {
   with_applicants(
       3,
       [](Context& context) {
-        if (context.rank() == 1) {
-          context.close();
+        const auto group = without_rank_one(context);
+        if (!group) {
           return;
         }
-        (void)error_of<RankLostError>([&] {
-          while (true) {
-            (void)total_over(context, 1.0);
-          }
-        });
-        const auto smaller = context.shrink();
-        wait_for_applicants(*smaller);
-        const auto group = smaller->regroup();
         EXPECT_THAT(group->membership().ranks, ElementsAre(0, 2, 3));
         EXPECT_EQ(total_over(*group, group->rank()), 3.0);
         expect_usable(*group);
@@ -175,18 +183,9 @@ TEST(Join, RecordsNameRanksByTheirNumbersInTheLaunch) {
   with_applicants(
       3,
       [&](Context& context) {
-        if (context.rank() == 1) {
-          context.close();
-          return;
+        if (const auto group = without_rank_one(context)) {
+          stall(*group);
         }
-        (void)error_of<RankLostError>([&] {
-          while (true) {
-            (void)total_over(context, 1.0);
-          }
-        });
-        const auto smaller = context.shrink();
-        wait_for_applicants(*smaller);
-        stall(*smaller->regroup());
       },
       1, [&](Context& context) { stall(*context.regroup()); }, settings);
   const std::string path = folder / "record2.json";

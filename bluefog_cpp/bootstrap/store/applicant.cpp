@@ -70,6 +70,19 @@ Applicant::Admission Applicant::wait(const std::atomic<bool>& is_over) {
   throw TimeoutError("nobody waits for the ranks that take this one in any more");
 }
 
+Bootstrap::Regrouped taken_in(Bootstrap::Regrouped group, std::function<void()> then) {
+  group.joined = 1;
+  group.settle = [settle = std::move(group.settle), then = std::move(then)](bool is_ready,
+                                                                            Deadline until) {
+    const bool have_settled = settle(is_ready, until);
+    if (have_settled) {
+      then();
+    }
+    return have_settled;
+  };
+  return group;
+}
+
 void Applicant::answer() {
   const auto question = place_.store->get(keys_.ping(id_), at_once());
   if (!question || words_of(*question) == answered_) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -49,5 +50,8 @@ class Applicant {
   std::int64_t group_ = 0;
   std::jthread pulse_;
 };
+
+/// The group of a process that is new in it. @param then called once it has come about.
+[[nodiscard]] Bootstrap::Regrouped taken_in(Bootstrap::Regrouped group, std::function<void()> then);
 
 }  // namespace bluefog

@@ -27,9 +27,8 @@ class StoreExchange {
     int rank = 0;
     int size = 1;
     std::string prefix;
-    std::string root;             ///< the prefix of the launch, whose groups are counted together
-    bool may_grow = false;        ///< whether processes that come later may be taken in
-    bool counts_leaving = false;  ///< whether the last rank that leaves is the end of the launch
+    std::string root;       ///< the prefix of the launch, whose groups are counted together
+    bool may_grow = false;  ///< whether processes that come later may be taken in
     std::chrono::nanoseconds stall_warning{0};
     std::string_view timeout_name = Settings().timeout_name;
     Logger log{LogOptions{}};
@@ -56,12 +55,10 @@ class StoreExchange {
   /// `is_over`.
   void await_receipts(Deadline deadline, const std::atomic<bool>& is_over);
 
-  /// Whether this rank leaves the launch, and has not left before.
-  [[nodiscard]] bool note_leaving() noexcept {
-    return place_.counts_leaving && !has_left_.exchange(true);
-  }
-  /// It goes on in another group.
-  void move_on() noexcept { has_left_ = true; }
+  /// From now on this rank is one of the launch by this group: with its last rank that ends.
+  void begin_membership() noexcept { is_member_ = true; }
+  /// Not any more. @return whether it was.
+  [[nodiscard]] bool end_membership() noexcept { return is_member_.exchange(false); }
 
  private:
   struct Wait;
@@ -83,7 +80,7 @@ class StoreExchange {
   Place place_;
   std::uint64_t generation_ = 0;
   std::atomic<std::int64_t> handed_out_{0};
-  std::atomic<bool> has_left_{false};
+  std::atomic<bool> is_member_{false};
   struct Put {
     std::uint64_t generation;
     std::string key;

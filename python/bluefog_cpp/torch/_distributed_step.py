@@ -73,7 +73,9 @@ class DistributedStep:
         self.release_windows: Callable[[], None] = lambda: None
         """Forgets the windows that the optimizer has made."""
         self.make_windows: Callable[[], None] | None = None
-        """Makes them anew over fewer ranks; None where it has none."""
+        """Makes them anew over other ranks; None where it has none."""
+        self.average_windows: Callable[[str], None] = lambda _: None
+        """Has parameters become their mean, in a call of that name, where it has windows."""
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.

@@ -359,4 +359,5 @@ def _end_all(is_farewell: bool) -> None:
         if not each.has_ended:
             each.drain()
             if is_farewell:
+                each.average_windows("leave")
                 each.core.share_before_farewell()

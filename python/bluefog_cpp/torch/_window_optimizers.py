@@ -57,6 +57,7 @@ class WindowOptimizer(WrappedOptimizer):
         self._distributed.release_windows = end
         this = weakref.ref(self)
         self._distributed.make_windows = lambda: this()._register_again(prefix)
+        self._distributed.average_windows = lambda call: this()._average(call, 0)
         self._register(prefix)
 
     def _register(self, prefix: str) -> None:
@@ -70,15 +71,22 @@ class WindowOptimizer(WrappedOptimizer):
                     "window_prefix of its own")
             self._own_windows[name] = runtime.windows[name]
 
+    def _average(self, call: str, newcomers: int) -> None:
+        """Collective: values become their mean over all ranks but so many new ones."""
+        if self._own_windows:  # not freed by unregister_window
+            runtime = current()
+            values = self._distributed.core.bucket_values()
+            core.average_tensors(runtime.context, [(f"bucket {place}", each) for place, each in
+                                                   enumerate(values)], call, newcomers,
+                                 runtime.is_new)
+            self._distributed.core.note_changes()
+
     def _register_again(self, prefix: str) -> None:
-        """Where ranks are lost: from the mean of those that are left."""
+        """Where ranks are lost or new: from the mean of those that were there."""
+        self._average("shrink", current().newcomers)
         was_freed = not self._own_windows
         self._own_windows.clear()
-        if not was_freed:  # by unregister_window
-            values = self._distributed.core.bucket_values()
-            core.average_tensors(current().context, [(f"bucket {place}", each) for place, each in
-                                                     enumerate(values)], "shrink")
-            self._distributed.core.note_changes()
+        if not was_freed:
             self._register(prefix)
 
     def _check_transfer_weights(self) -> None:

@@ -267,6 +267,40 @@ class LateReader final : public MemoryStore {
   std::atomic<int>& read_;
 };
 
+TEST(StoreBootstrap, TheLastRankThatLeavesSaysSoAndNotThatOfAGroupThatHasFailed) {
+  const auto contents = make_contents();
+  Settings settings = quiet();
+  settings.on_failure = OnFailure::Shrink;
+  const auto has_ended = [&contents] {
+    return MemoryStore(contents).get("p/m0/ended", Deadline::after(milliseconds(1))).has_value();
+  };
+  std::atomic<int> here{0};
+  expect_none(on_ranks(2, [&](int rank) {
+    const auto bootstrap =
+        make_store_bootstrap(std::make_shared<MemoryStore>(contents),
+                             {.rank = rank, .size = 2, .prefix = "p"}, settings, soon());
+    const auto none_gone = [](int) { return std::nullopt; };
+    {
+      const auto failed = bootstrap->regroup(none_gone, soon(), false);
+      EXPECT_FALSE(failed.settle(rank == 0, soon()));
+    }
+    ++here;
+    while (here < 2) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(has_ended());
+    const auto group = bootstrap->regroup(none_gone, soon(), false);
+    EXPECT_TRUE(group.settle(true, soon()));
+    EXPECT_EQ(group.bootstrap->size(), 2);
+    ++here;
+    while (here < 4) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(has_ended());
+  }));
+  EXPECT_TRUE(has_ended());
+}
+
 TEST(StoreBootstrap, RankZeroStaysUntilTheOthersHaveItsWords) {
   const auto contents = make_contents();
   std::atomic<int> read = 0;

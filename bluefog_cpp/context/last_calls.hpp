@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/engine/context_family.hpp"
+
+namespace bluefog {
+
+/// The calls of a family whose ranks meet to go on as another group. Any thread.
+class LastCalls {
+ public:
+  /// @param why they end.
+  LastCalls(std::shared_ptr<ContextFamily> family, std::string why)
+      : family_(std::move(family)), why_(std::move(why)) {
+    if (family_->is_revoked()) {
+      end();
+    }
+  }
+
+  void end() {
+    if (!have_ended_.exchange(true)) {
+      family_->revoke(why_);
+    }
+  }
+  /// Ends them where they will not end by themselves.
+  void look(bool is_rank_lost) {
+    if (is_rank_lost || until_.expired()) {
+      end();
+    }
+  }
+
+ private:
+  /// A call of all ranks may have ended here and not yet on the others.
+  static constexpr std::chrono::seconds kPatience{1};
+
+  std::shared_ptr<ContextFamily> family_;
+  std::string why_;
+  Deadline until_ = Deadline::after(kPatience);
+  std::atomic<bool> have_ended_{false};
+};
+
+}  // namespace bluefog
