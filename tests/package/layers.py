@@ -164,6 +164,7 @@ DOORS = {
     "optimizers/buckets/torch_dtype.hpp": ("python/",),
     "optimizers/buckets/weighted_sums.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "python/"),
+    "optimizers/wrapper/newcomers.hpp": ("python/",),
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/model_check.hpp": ("optimizers/wrapper/",),
     "optimizers/checks/model_statement.hpp": ("optimizers/wrapper/",),
