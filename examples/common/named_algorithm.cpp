@@ -67,9 +67,7 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
             ? optimizers::schedule_named(options.algorithm, communication.topology, {.size = ranks})
             : make_schedule(communication.topology, ranks);
   }
-  (row_of(options.algorithm).reads("global_period_rounds") ? options.global_period_rounds
-                                                           : options.num_steps_per_communication) =
-      communication.period_steps;
+  options.num_steps_per_communication = communication.local_steps;
   options.momentum = communication.momentum;
   set_values(communication.values, options);
   return options;

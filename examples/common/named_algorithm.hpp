@@ -39,11 +39,11 @@ struct CommunicationOptions {
   std::string algorithm = "atc";
   /// One of `topology_names`, or a file of edges.
   std::string topology{kDefaultTopology};
-  /// Communicate every so many steps; with gossip-pga, average over all ranks every so many.
-  std::int64_t period_steps = 1;
+  /// One step in so many communicates.
+  std::int64_t local_steps = 1;
   /// Momentum of algorithms that have one of their own.
   double momentum = 0.9;
-  /// Options of the algorithm's own (`option_values`); they go before the two short forms above.
+  /// Options of the algorithm's own (`option_values`); they go before the two above.
   OptionValues values{};
 };
 

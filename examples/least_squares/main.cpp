@@ -31,7 +31,7 @@ struct Options {
   std::vector<std::string> algorithm_options;
   std::string topology = "ring";
   bool is_topology_given = false;
-  std::int64_t period_steps = 1;
+  std::int64_t local_steps = 1;
   LeastSquaresShape shape;
   std::int64_t steps = 2000;
   double step_size = 0.1;
@@ -48,8 +48,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--topology", options.topology, "Who averages with whom, by name or as a file")
       ->each([&options](const std::string&) { options.is_topology_given = true; })
       ->check(one_of_or_edge_file(topology_names()));
-  app.add_option("--period", options.period_steps,
-                 "Combine every so many steps; gossip-pga: over all ranks")
+  app.add_option("--local-steps", options.local_steps, "One step in so many communicates")
       ->check(whole_number(1, 1 << 30));
   app.add_option("--rows", options.shape.rows, "Equations per rank")
       ->check(whole_number(1, 1 << 20));
@@ -72,7 +71,7 @@ std::vector<double> run_all(Context& context, const Options& options, const Leas
     const bool takes_own = brings_schedule(algorithm) && !options.is_topology_given;
     const CommunicationOptions communication{
         algorithm, takes_own ? std::string(kDefaultTopology) : options.topology,
-        options.period_steps, CommunicationOptions{}.momentum, values};
+        options.local_steps, CommunicationOptions{}.momentum, values};
     final_errors.push_back(
         run_method(context, communication, part, solution, step_size, options.steps).back());
   }

@@ -55,8 +55,7 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
   app.add_option("--epochs", options.epochs, "Passes over the data")->check(whole_number(1, kMany));
   app.add_option("--max-batches", options.max_batches, "Steps per epoch at most; 0 is no limit")
       ->check(whole_number(0, kMany));
-  app.add_option("--period", options.period_steps,
-                 "Combine every so many steps; gossip-pga: over all ranks")
+  app.add_option("--local-steps", options.local_steps, "One step in so many communicates")
       ->check(whole_number(1, kMany));
   app.add_option("--lr", options.learning_rate, "Learning rate")
       ->check(number({.at_low = Bound::Excluded, .high = kLargest}));

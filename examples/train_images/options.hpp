@@ -26,7 +26,7 @@ struct TrainOptions {
   std::int64_t epochs = 3;
   std::int64_t max_batches = 0;      ///< steps per epoch at most; 0 is a whole pass over the data
   std::int64_t max_test_images = 0;  ///< 0 is all
-  std::int64_t period_steps = 1;     ///< communicate (gossip-pga: globally) every so many steps
+  std::int64_t local_steps = 1;      ///< one step in so many communicates
   double learning_rate = 0.05;
   double momentum = 0.9;
   double weight_decay = 0.0;

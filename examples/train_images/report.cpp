@@ -30,7 +30,7 @@ nlohmann::json json_of(const TrainOptions& options) {
           {"buffers", options.buffers},
           {"batch_size", options.batch_size},
           {"epochs", options.epochs},
-          {"period_steps", options.period_steps},
+          {"local_steps", options.local_steps},
           {"learning_rate", options.learning_rate},
           {"momentum", options.momentum},
           {"weight_decay", options.weight_decay},

@@ -34,7 +34,7 @@ std::shared_ptr<ImageModel> make_seeded_model(const TrainOptions& options, const
 
 optimizers::DistributedOptimizerOptions distribution(const TrainOptions& options, int ranks) {
   optimizers::DistributedOptimizerOptions result =
-      options_of({options.algorithm, options.topology, options.period_steps,
+      options_of({options.algorithm, options.topology, options.local_steps,
                   brings_momentum(options.algorithm) ? options.momentum : 0.0,
                   option_values(options.algorithm_options, {options.algorithm})},
                  ranks);

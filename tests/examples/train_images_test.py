@@ -23,9 +23,11 @@ TEST_IMAGES = 200
 STEPS_PER_EPOCH = 10  # of 2 ranks with batches of 32
 ALGORITHMS = ("atc", "awc", "gradient_allreduce", "none")
 # The algorithms with the period that each is run with.
-MORE_ALGORITHMS = (("extra", 1), ("exact-diffusion", 1), ("d2", 1), ("gradient-tracking", 1),
-                   ("push-sum", 2), ("gossip-pga", 5), ("local-sgd", 5), ("qg-dsgdm", 1),
-                   ("win-put", 1), ("pull-get", 1), ("async-push-sum", 2))
+EACH_SECOND = ("--local-steps", "2")
+MORE_ALGORITHMS = (("extra",), ("exact-diffusion",), ("d2",), ("gradient-tracking",),
+                   ("push-sum", *EACH_SECOND), ("gossip-pga", "--option", "global_period_rounds=5"),
+                   ("local-sgd", "--local-steps", "5"), ("qg-dsgdm",),
+                   ("win-put",), ("pull-get",), ("async-push-sum", *EACH_SECOND))
 WITHOUT_WAITING = ("win-put", "pull-get", "async-push-sum")
 
 
@@ -114,8 +116,8 @@ def algorithms(runner):
 
 
 def more_algorithms(runner):
-    for name, period in MORE_ALGORITHMS:
-        output, lines = runner.train("--algorithm", name, "--period", period, "--epochs", "1",
+    for name, *words in MORE_ALGORITHMS:
+        output, lines = runner.train("--algorithm", name, *words, "--epochs", "1",
                                      "--max-test-images", "100", "--progress", "lines")
         check_finished_run(output, lines, ranks=2, epochs=1)
         result = lines[-1]
@@ -178,7 +180,7 @@ def errors(runner):
         (dict(data=truncated), (), (f"expected {full} bytes, found {full - 1}",)),
         ({}, ("--model", "vgg"), ("--model", "cnn, resnet18, resnet50")),
         ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
-        ({}, ("--algorithm", "extra", "--period", "2"), ("extra expects 1", "found 2")),
+        ({}, ("--algorithm", "extra", *EACH_SECOND), ("extra expects 1", "found 2")),
         ({}, ("--lr", "-1"), ("--lr",)),
         ({}, ("--lr", "1e308"), ("--lr: expected", "found 1e308")),
         ({}, ("--lr", "nan"), ("--lr: expected", "found nan")),

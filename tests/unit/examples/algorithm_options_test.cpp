@@ -52,14 +52,13 @@ TEST(AlgorithmOptionsTest, FieldsOfRowsGoBeforeTheShortForms) {
                                     .values = option_values({"momentum=0.5"}, {"qg-dsgdm"})},
                                    2);
   EXPECT_EQ(momentum.momentum, 0.5);
-  const auto period =
+  const auto rounds =
       options_of({.algorithm = "gossip-pga",
-                  .period_steps = 3,
                   .values = option_values({"global-period-rounds=8"}, {"gossip-pga"})},
                  2);
-  EXPECT_EQ(period.global_period_rounds, 8);
-  EXPECT_EQ(period.num_steps_per_communication, 1);
-  EXPECT_EQ(options_of({.algorithm = "gossip-pga", .period_steps = 3}, 2).global_period_rounds, 3);
+  EXPECT_EQ(rounds.global_period_rounds, 8);
+  EXPECT_EQ(rounds.num_steps_per_communication, 1);
+  EXPECT_EQ(options_of({.algorithm = "awc", .local_steps = 3}, 2).num_steps_per_communication, 3);
   const auto early = option_values({"step_in_backward=1"}, {"atc"});
   EXPECT_TRUE(options_of({.algorithm = "atc", .values = early}, 2).step_in_backward);
 }

@@ -51,7 +51,7 @@ TEST(TrainOptionsTest, EveryOptionIsRead) {
                                       "7",
                                       "--max-batches",
                                       "5",
-                                      "--period",
+                                      "--local-steps",
                                       "4",
                                       "--lr",
                                       "0.25",
@@ -91,7 +91,7 @@ TEST(TrainOptionsTest, EveryOptionIsRead) {
   EXPECT_EQ(options.batch_size, 32);
   EXPECT_EQ(options.epochs, 7);
   EXPECT_EQ(options.max_batches, 5);
-  EXPECT_EQ(options.period_steps, 4);
+  EXPECT_EQ(options.local_steps, 4);
   EXPECT_EQ(options.learning_rate, 0.25);
   EXPECT_EQ(options.momentum, 0.0);
   EXPECT_EQ(options.weight_decay, 1e-4);
@@ -145,7 +145,7 @@ TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
       {"--max-batches", "-1"},   {"--lr", "0"},
       {"--lr", "nan"},           {"--lr", "inf"},
       {"--lr", "fast"},          {"--alpha", "0"},
-      {"--period", "0"},         {"--threads", "-1"},
+      {"--local-steps", "0"},         {"--threads", "-1"},
       {"--momentum", "-0.1"},    {"--seed", "-1"},
       {"--epochs", "1.5"},       {"--weight-decay", "-1"},
       {"--batch-size", "x"},     {"--seed", "18446744073709551616"},
