@@ -2,6 +2,7 @@
 
 #include <array>
 #include <boost/container/small_vector.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,8 @@ struct WindowPutOptions {
   /// with the plan's weights.
   std::optional<std::vector<WeightedRank>> destinations{};
   Exclusion exclusion = Exclusion::None;  ///< concerns the destinations
+  /// A number that goes along, such as the round of the sender: `Window::stamps`.
+  std::int64_t stamp = 0;
 };
 
 /// The choices of `Window::get`.
@@ -239,6 +242,22 @@ class Window {
 
   /// The number of writes to each source's buffer since it was last read, by rising source.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
+  /// The stamp of the last put or accumulate into each source's buffer, by rising source; 0 at
+  /// first, after a `get`, and where `fill` has dropped what came in.
+  [[nodiscard]] std::vector<std::pair<int, std::int64_t>> stamps() const;
+  /// Waits until the buffer of each of `sources` has a stamp of at least `stamp`.
+  /// @param sources some of the plan's; their weights have no part.
+  /// @param longest the time to wait at most, at least 0; default: `BLUEFOG_TIMEOUT`, whose end is
+  ///   an error.
+  /// @return whether all have it; false when `longest` is over.
+  /// Cost: nothing is sent inside a host. The wait looks at shared memory every 20 µs at first and
+  /// every millisecond later, and asks a source on another host five times a second whether it has
+  /// the window still.
+  /// @throws InvalidArgument for a rank that is no source, or a negative time; TimeoutError, which
+  ///   names rank and stamp; of a source that has not come, WindowGoneError and PeerFailure;
+  ///   StateError after `free`.
+  bool wait_for(const std::vector<WeightedRank>& sources, std::int64_t stamp,
+                std::optional<std::chrono::nanoseconds> longest = {});
   /// m_i, which is 1 at first. @throws StateError after `free`.
   [[nodiscard]] double associated_weight() const;
   /// m_i ← `weight`: to go on from a saved value. @throws InvalidArgument unless it is finite.

@@ -11,6 +11,7 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"
+#include "optimizers/late_rank.hpp"
 #include "optimizers/parameter.hpp"
 #include "topology/neighbor_plan.hpp"
 
@@ -95,6 +96,9 @@ class Algorithm {
   /// The values that it carries from one step to the next, beside the parameters: flat, one or more
   /// per bucket, the algorithm's own memory. Writing it puts the algorithm where it was read.
   [[nodiscard]] virtual NamedTensors state() const { return {}; }
+
+  /// The neighbours whose values came late, where rounds go on without waiting for all of them.
+  [[nodiscard]] virtual std::vector<LateRank> late_ranks() const { return {}; }
 
   /// Forgets all earlier steps: the next one is a first one. All ranks do it between the same two.
   virtual void restart() {}

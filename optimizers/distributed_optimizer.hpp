@@ -9,6 +9,7 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"
+#include "optimizers/late_rank.hpp"
 #include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"
 #include "topology/neighbor_plan.hpp"
@@ -238,6 +239,10 @@ class DistributedOptimizer {
   [[nodiscard]] const std::shared_ptr<Context>& shared_context() const noexcept;
   /// The buckets that hold the parameters; the last parameters of the model are in the first one.
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
+
+  /// The neighbours of this rank whose values came late, by rising rank, where the algorithm goes on
+  /// without waiting for all of them (`LateRank`). Local.
+  [[nodiscard]] std::vector<LateRank> late_ranks() const;
 
   /// The tensors that the algorithm carries from step to step, by name; views of its own memory.
   [[nodiscard]] NamedTensors algorithm_state() const;

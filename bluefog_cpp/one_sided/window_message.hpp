@@ -29,6 +29,8 @@ struct WindowMessage {
     Gone = 7,
     /// The mutex that was asked for is not free; `holder` holds it. The answer comes later.
     Held = 8,
+    /// Asks whether the window is there.
+    Presence = 9,
   };
 
   Kind kind = Kind::Done;
@@ -45,6 +47,8 @@ struct WindowMessage {
   double weight = 1.0;
   /// Associated weight (push-sum) that goes along, weighted already.
   double mass = 0.0;
+  /// The sender's number of what it puts or accumulates.
+  std::int64_t stamp = 0;
   std::array<char, 448> text{};
 };
 

@@ -167,6 +167,9 @@ void WindowServer::serve_target(int rank, const WindowMessage& message,
       peer(rank).link->post(std::move(parcel));
       break;
     }
+    case Kind::Presence:
+      answer(rank, message, Kind::Done);
+      break;
     case Kind::Lock:
       locks_.ask(rank, message);
       break;

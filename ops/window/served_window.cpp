@@ -18,7 +18,11 @@ void ServedWindow::store(int source, const WindowMessage& request,
   const bool adds = request.kind == WindowMessage::Kind::Accumulate;
   memory_.store(static_cast<std::size_t>(found - sources_.begin()),
                 adds ? StoreMode::Add : StoreMode::Replace,
-                {.data = payload.data(), .weight = request.weight, .mass = request.mass}, take_);
+                {.data = payload.data(),
+                 .weight = request.weight,
+                 .mass = request.mass,
+                 .stamp = request.stamp},
+                take_);
 }
 
 std::span<const std::byte> ServedWindow::load(int, double& mass, std::vector<std::byte>& room) {

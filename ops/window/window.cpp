@@ -1,5 +1,7 @@
 #include "ops/window.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -248,6 +250,29 @@ std::vector<std::pair<int, std::int64_t>> Window::versions() const {
     versions.emplace_back(source.rank, core_->own().version(versions.size()));
   }
   return versions;
+}
+
+std::vector<std::pair<int, std::int64_t>> Window::stamps() const {
+  core_->check_open("stamps");
+  std::vector<std::pair<int, std::int64_t>> stamps;
+  for (const WeightedRank& source : core_->identity().plan().sources) {
+    stamps.emplace_back(source.rank, core_->own().stamp(stamps.size()));
+  }
+  return stamps;
+}
+
+bool Window::wait_for(const std::vector<WeightedRank>& sources, std::int64_t stamp,
+                      std::optional<std::chrono::nanoseconds> longest) {
+  constexpr std::string_view kCall = "win_wait";
+  core_->check_open(kCall);
+  const WindowIdentity& window = core_->identity();
+  check_some_of(window, sources, window.plan().sources, kCall, "sources");
+  if (longest && longest->count() < 0) {
+    throw InvalidArgument(fmt::format("{}: expected a time of at least 0 to wait, found {} s",
+                                      window.where(kCall),
+                                      std::chrono::duration<double>(*longest).count()));
+  }
+  return core_->wait_for(sources, stamp, longest);
 }
 
 double Window::associated_weight() const {

@@ -109,6 +109,9 @@ std::string WindowWait::text(bool in_launch) const {
   if (what_ == For::Answer) {
     return fmt::format("an answer of rank {}", number(rank_));
   }
+  if (what_ == For::Value) {
+    return fmt::format("a value of rank {}", number(rank_));
+  }
   if (what_ == For::Copy) {
     return "a copy between a device and the host";
   }

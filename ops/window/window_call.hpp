@@ -71,6 +71,7 @@ class WindowWait {
     Mutex,
     Buffer,
     Answer,
+    Value,   ///< that the rank puts into a buffer of this one
     Copy,    ///< of this rank's tensor, between its device and the host
     Device,  ///< this rank's
   };

@@ -15,6 +15,7 @@
 #include "ops/calls/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "ops/sums/combine.hpp"
+#include "ops/window/arrival_wait.hpp"
 #include "ops/window/device/device_wait.hpp"
 #include "ops/window/device/device_window_work.hpp"
 #include "ops/window/window_setup.hpp"
@@ -138,7 +139,8 @@ void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const Weig
       call, WindowWait::For::Answer, rank,
       {.kind = mode == StoreMode::Add ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
        .weight = value.weight,
-       .mass = value.mass},
+       .mass = value.mass,
+       .stamp = value.stamp},
       {value.data, identity_.tensor().bytes()});
 }
 
@@ -156,7 +158,10 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
                 ? std::optional<MutexHolder>(std::in_place, mutexes_, destination.rank, call)
                 : std::nullopt;
         store_at(call, destination.rank, mode,
-                 {.data = data, .weight = destination.weight, .mass = destination.weight * mass},
+                 {.data = data,
+                  .weight = destination.weight,
+                  .mass = destination.weight * mass,
+                  .stamp = options.stamp},
                  values);
       }
       if (options.self_weight != 1.0) {
@@ -261,6 +266,18 @@ void WindowCore::fetch(const WindowGetOptions& options, DeviceTensors* tensors) 
       fetch_all(nullptr);  // which needs the copy no more
     }
   });
+}
+
+bool WindowCore::wait_for(std::span<const WeightedRank> sources, std::int64_t stamp,
+                          std::optional<std::chrono::nanoseconds> longest) {
+  bool has_all = true;
+  identity_.run("win_wait", [&](WindowCall& call) {
+    const ArrivalWait wait(identity_, parts_, own_.memory(), call, longest);
+    for (const WeightedRank& source : sources) {
+      has_all = wait.wait_for(source.rank, stamp) && has_all;
+    }
+  });
+  return has_all;
 }
 
 void WindowCore::update(const WindowUpdateOptions& options) {

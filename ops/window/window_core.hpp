@@ -1,8 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,6 +49,9 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
              DeviceTensors* tensors, Caller caller);
   /// @param tensors noted for this rank's own tensor.
   void fetch(const WindowGetOptions& options, DeviceTensors* tensors);
+  /// `Window::wait_for`, with arguments that were checked.
+  [[nodiscard]] bool wait_for(std::span<const WeightedRank> sources, std::int64_t stamp,
+                              std::optional<std::chrono::nanoseconds> longest);
   void update(const WindowUpdateOptions& options);
   void fill(WindowFill fill, WindowStream stream);
   void publish(WindowStream stream);

@@ -124,7 +124,13 @@ void WindowMemory::fill_buffer(std::size_t index, const std::byte* value,
 
 void WindowMemory::mark_empty(std::size_t index) const noexcept {
   buffer_head(index).version.store(0);
+  buffer_head(index).stamp.store(0);
   buffer_head(index).mass = 0.0;
+}
+
+void WindowMemory::mark_written(std::size_t index, const WeightedBytes& value) const noexcept {
+  buffer_head(index).stamp.store(value.stamp, std::memory_order_relaxed);
+  buffer_head(index).version.fetch_add(1, std::memory_order_relaxed);
 }
 
 void WindowMemory::fill(const std::byte* value, const TakeLock& take, WindowValues* values) const {
@@ -161,7 +167,7 @@ void WindowMemory::store(std::size_t index, StoreMode mode, const WeightedBytes&
     settled.now();
     of_source.mass = value.mass;
   }
-  of_source.version.fetch_add(1, std::memory_order_relaxed);
+  mark_written(index, value);
 }
 
 void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
@@ -179,7 +185,7 @@ void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
   }
   settled.now();
   of_source.mass = value.mass;
-  of_source.version.fetch_add(1, std::memory_order_relaxed);
+  mark_written(index, value);
 }
 
 void WindowMemory::publish(const std::byte* value, const TakeLock& take,

@@ -18,12 +18,13 @@ namespace bluefog::ops {
 /// The effect of a store on a buffer's value.
 enum class StoreMode : std::uint8_t { Replace, Add };
 
-/// Bytes with the weight that they are to be multiplied by, and the associated weight (push-sum)
-/// that goes along, weighted already.
+/// Bytes with the weight that they are to be multiplied by, and what goes along: the associated
+/// weight (push-sum), weighted already, and the sender's stamp.
 struct WeightedBytes {
   const std::byte* data = nullptr;
   double weight = 1.0;
   double mass = 0.0;
+  std::int64_t stamp = 0;
 };
 
 /// Takes `lock` for the calling rank, and waits as long as the context allows. Its captures are two
@@ -106,6 +107,10 @@ class WindowMemory {
   [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
     return buffer_head(index).version.load(std::memory_order_relaxed);
   }
+  /// The stamp of the last of them; 0 while there was none.
+  [[nodiscard]] std::int64_t stamp(std::size_t index) const noexcept {
+    return buffer_head(index).stamp.load(std::memory_order_relaxed);
+  }
 
   /// A source's buffer and the weight that it gets in an update.
   struct Term {
@@ -135,6 +140,7 @@ class WindowMemory {
   struct alignas(64) BufferHead {
     shm::RobustLock lock;
     std::atomic<std::int64_t> version;
+    std::atomic<std::int64_t> stamp;
     /// Guarded by `lock`, as the buffer is.
     double mass;
   };
@@ -146,6 +152,7 @@ class WindowMemory {
   [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept;
   void fill_buffer(std::size_t index, const std::byte* value, WindowValues* values) const;
   void mark_empty(std::size_t index) const noexcept;
+  void mark_written(std::size_t index, const WeightedBytes& value) const noexcept;
   void copy(std::byte* to, const std::byte* from, WindowValues* values) const;
   void sum(std::byte* out, std::span<const Operand> operands, WindowValues* values) const;
   void zero(std::byte* data, WindowValues* values) const;

@@ -113,6 +113,10 @@ const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
   return training_->buckets();
 }
 
+std::vector<LateRank> DistributedOptimizer::late_ranks() const {
+  return training_->state().late_ranks();
+}
+
 NamedTensors DistributedOptimizer::algorithm_state() const {
   return training_->state().algorithm_state();
 }

@@ -58,6 +58,7 @@ class DistributedOptimizer::State {
     return parameters_->buckets();
   }
   [[nodiscard]] NamedTensors algorithm_state() const { return algorithm_->state(); }
+  [[nodiscard]] std::vector<LateRank> late_ranks() const { return algorithm_->late_ranks(); }
 
  private:
   void check_before_step();

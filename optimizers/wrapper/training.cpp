@@ -142,6 +142,10 @@ void DistributedOptimizer::Training::survive(Work work) {
     if (!goes_on() || !row_of(options_.algorithm).uses_windows || !hears_of_loss()) {
       throw;
     }
+  } catch (const TimeoutError&) {  // of a window's call, which the others do not hear of
+    if (!goes_on() || !row_of(options_.algorithm).uses_windows) {
+      throw;
+    }
   }
   shrink();
 }

@@ -362,6 +362,15 @@ void bind_optimizers(py::module_& module) {
           "skip_steps",
           [](PythonOptimizer& o, std::int64_t count) { o.distributed->skip_steps(count); },
           py::arg("count"))
+      .def(
+          "late_ranks",
+          [](const PythonOptimizer& o) {
+            py::list late;
+            for (const opt::LateRank& rank : o.distributed->late_ranks()) {
+              late.append(py::make_tuple(rank.rank, rank.rounds, rank.rounds_without, rank.oldest));
+            }
+            return late;
+          })
       .def("abandon", &abandon<PythonOptimizer>)
       .def("bucket_values", &bucket_values)
       .def("note_changes",

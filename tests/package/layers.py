@@ -66,7 +66,7 @@ ROOMS = {
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:3]),
     "optimizers.buckets": ("optimizers/buckets",
                            public("optimizers", "algorithm averaging bucket bucket_averages "
-                                                "early_step "
+                                                "early_step late_rank "
                                                 "local_step parameter rethrow_in_backward "
                                                 "round_calls"),
                            RUNTIME + TOPOLOGY + OPS),
@@ -119,6 +119,7 @@ FOLDERS = {
     "ops/sums/cuda": (),
     "ops/calls/exchanges": (),
     "ops/window/device": (),
+    "optimizers/buckets/windows": (),
     "optimizers/algorithms/registry": (),
     "optimizers/algorithms/momentum": ("registry",),
     "optimizers/algorithms/outer": ("registry",),
@@ -155,7 +156,6 @@ DOORS = {
     "optimizers/buckets/bound_values.hpp": ("optimizers/wrapper/",),
     "optimizers/buckets/bucket_memory.hpp": ("optimizers/wrapper/",),
     "optimizers/buckets/bucket_readiness.hpp": ("optimizers/algorithms/",),
-    "optimizers/buckets/bucket_windows.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/", "optimizers/algorithms/"),
     "optimizers/buckets/flat_state.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
     "optimizers/buckets/gradient_hooks.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
@@ -163,6 +163,8 @@ DOORS = {
     "optimizers/buckets/left_values.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/torch_dtype.hpp": ("python/",),
     "optimizers/buckets/weighted_sums.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/windows/bucket_windows.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/windows/late_sources.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "python/"),
     "optimizers/wrapper/newcomers.hpp": ("python/",),
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),

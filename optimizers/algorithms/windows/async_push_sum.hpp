@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_windows.hpp"
+#include "optimizers/buckets/windows/bucket_windows.hpp"
 
 namespace bluefog::optimizers {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_windows.hpp"
+#include "optimizers/buckets/windows/bucket_windows.hpp"
 
 namespace bluefog::optimizers {
 

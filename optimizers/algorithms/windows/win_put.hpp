@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_windows.hpp"
+#include "optimizers/buckets/windows/bucket_windows.hpp"
+#include "optimizers/buckets/windows/late_sources.hpp"
+#include "optimizers/late_rank.hpp"
 
 namespace bluefog::optimizers {
 
@@ -19,6 +21,10 @@ namespace bluefog::optimizers {
 /// γ, as in adapt-then-combine, and grows with the age of the values. The mean over ranks is not
 /// conserved: a value may be read twice or never.
 ///
+/// With rules for late neighbours (`grace_s`, `staleness_bound`, `leave_out_late`) a round puts all
+/// of its buckets, waits by the rules, and averages then: no value is older than the bound, and a
+/// neighbour that does not come within the grace time holds nobody up. Only there ranks wait.
+///
 /// Cost per rank and round: one pass over the model and, between hosts, one message for each
 /// destination; memory of one copy of the model for each source (`BucketWindows`).
 /// Source: BlueFog's `DistributedWinPutOptimizer`, which puts before the local step.
@@ -26,14 +32,18 @@ class WinPut final : public Algorithm {
  public:
   /// Collective. @param context, buckets outlive this object.
   /// @param neighbors every round's neighbours are among its.
-  WinPut(Context& context, std::vector<Bucket>& buckets, const Schedule& neighbors);
+  WinPut(Context& context, std::vector<Bucket>& buckets, const Schedule& neighbors,
+         const LateRules& rules);
 
   [[nodiscard]] std::size_t calls_due() const override { return 0; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void discard() override;
+  [[nodiscard]] std::vector<LateRank> late_ranks() const override { return late_.ranks(); }
 
  private:
   BucketWindows windows_;
+  LateRules rules_;
+  LateSources late_;
 };
 
 }  // namespace bluefog::optimizers

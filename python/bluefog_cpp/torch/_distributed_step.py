@@ -19,6 +19,7 @@ from bluefog_cpp.errors import (
     LateMismatchError,
     PeerFailure,
     StateError,
+    TimeoutError,
     UnsupportedError,
 )
 from bluefog_cpp.torch import _plans
@@ -169,7 +170,7 @@ class DistributedStep:
             plan = self._prepare(before)
             self._is_stepping = True
             optimizer_step(self.core)
-        except PeerFailure as error:
+        except (PeerFailure, TimeoutError) as error:
             error.result = self._loss if self._reevaluates else loss
             if plan is not None:
                 plan.failed(error)

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import Error, MismatchError, PeerFailure, RankLostError, StateError
+from bluefog_cpp.errors import (
+    Error,
+    MismatchError,
+    PeerFailure,
+    RankLostError,
+    StateError,
+    TimeoutError,
+)
 from bluefog_cpp.torch._parameters import take_over_state
 from bluefog_cpp.torch._runtime import Runtime, current, has_been_left, leave_now, stop
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
@@ -232,10 +239,11 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     context = windows_of or current().context
     try:
         return step()
-    except PeerFailure as error:
+    except (PeerFailure, TimeoutError) as error:
         if not context.shrinks_on_failure or not (
                 isinstance(error, RankLostError)
-                or (windows_of is not None and _hears_of_loss(context))):
+                or (windows_of is not None
+                    and (isinstance(error, TimeoutError) or _hears_of_loss(context)))):
             raise
         loss = getattr(error, "result", None)
     shrink()

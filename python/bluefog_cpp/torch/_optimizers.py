@@ -27,6 +27,7 @@ from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
 from bluefog_cpp.torch._wrapped.carried_state import CARRIED
+from bluefog_cpp.torch._wrapped.late_rank import LateRank
 from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
 from bluefog_cpp.torch._wrapped.steering import Steering
@@ -145,6 +146,11 @@ class WrappedOptimizer:
         """Whether the next step does nothing here, because the other ranks had made it when a rank
         was lost: generators of dynamic graphs stand still then."""
         return self._distributed.passes_over
+
+    def late_ranks(self) -> list[LateRank]:
+        """The neighbours of this rank whose values came late, by rising rank, with `win_put`'s
+        `grace_s`, `staleness_bound` or `leave_out_late`; else none. Local."""
+        return [LateRank(*each) for each in self._distributed.core.late_ranks()]
 
     def synchronize(self) -> None:
         """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient

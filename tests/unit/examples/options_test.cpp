@@ -145,7 +145,7 @@ TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
       {"--max-batches", "-1"},   {"--lr", "0"},
       {"--lr", "nan"},           {"--lr", "inf"},
       {"--lr", "fast"},          {"--alpha", "0"},
-      {"--local-steps", "0"},         {"--threads", "-1"},
+      {"--local-steps", "0"},    {"--threads", "-1"},
       {"--momentum", "-0.1"},    {"--seed", "-1"},
       {"--epochs", "1.5"},       {"--weight-decay", "-1"},
       {"--batch-size", "x"},     {"--seed", "18446744073709551616"},

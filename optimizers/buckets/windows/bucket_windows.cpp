@@ -1,4 +1,4 @@
-#include "optimizers/buckets/bucket_windows.hpp"
+#include "optimizers/buckets/windows/bucket_windows.hpp"
 
 #include <fmt/format.h>
 
@@ -103,8 +103,7 @@ double BucketWindows::for_present(const std::vector<WeightedRank>& ranks,
   double weight = 0.0;
   auto next = ranks.begin();
   const auto leave_out = [&](int rank) {
-    is_gone_[static_cast<std::size_t>(rank)] = true;
-    context_.log().info(fmt::format("rank {} has finished and is left out", rank));
+    note_gone(rank);
     present.erase(std::ranges::find(present, rank, &WeightedRank::rank), present.end());
     next = std::next(std::ranges::find(ranks, rank, &WeightedRank::rank));
   };
@@ -132,7 +131,45 @@ ops::WindowStream BucketWindows::stream_of(std::size_t b) const {
   return on_current_stream(windows_[b]->tensor()).stream;
 }
 
-void BucketWindows::put(std::size_t b, const NeighborPlan& plan) {
+void BucketWindows::note_gone(int rank) {
+  is_gone_[static_cast<std::size_t>(rank)] = true;
+  context_.log().info(fmt::format("rank {} has finished and is left out", rank));
+}
+
+std::int64_t BucketWindows::stamp_of(int rank) const {
+  for (const auto& [source, stamp] : windows_.back()->stamps()) {
+    if (source == rank) {
+      return stamp;
+    }
+  }
+  return 0;
+}
+
+std::int64_t BucketWindows::latest_stamp() const {
+  std::int64_t latest = 0;
+  for (const auto& [source, stamp] : windows_.back()->stamps()) {
+    latest = std::max(latest, stamp);
+  }
+  return latest;
+}
+
+bool BucketWindows::wait_for(int rank, std::int64_t stamp,
+                             std::optional<std::chrono::nanoseconds> longest) {
+  if (is_gone(rank)) {
+    return true;
+  }
+  try {
+    return windows_.back()->wait_for({{.rank = rank}}, stamp, longest);
+  } catch (const WindowGoneError&) {
+    note_gone(rank);
+  } catch (const PeerHasLeft&) {  // over a network, after its window
+    note_gone(rank);
+  }
+  return true;
+}
+
+void BucketWindows::put(std::size_t b, const NeighborPlan& plan, std::int64_t stamp) {
+  put_options_.stamp = stamp;
   const BufferView tensor = on_current_stream(windows_[b]->tensor());
   for_present(plan.destinations, *put_options_.destinations,
               [&] { windows_[b]->put(tensor, put_options_); });

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +38,8 @@ class BucketWindows {
   /// @throws InvalidArgument if the plan names a rank that is no neighbour, before anything moves.
   void check(const NeighborPlan& plan) const;
 
-  /// Puts tensor b to the plan's destinations, with its send weights.
-  void put(std::size_t b, const NeighborPlan& plan);
+  /// Puts tensor b to the plan's destinations, with its send weights and a stamp.
+  void put(std::size_t b, const NeighborPlan& plan, std::int64_t stamp = 0);
   /// Adds tensor b to the destinations' buffers. @return the sum of the present ones' weights.
   double accumulate(std::size_t b, const NeighborPlan& plan);
   /// Tensor b becomes `values`. Ranks that fetch see it; on a device, once this rank has made
@@ -50,6 +53,18 @@ class BucketWindows {
   /// Tensor b and its associated weight become `kept` times themselves plus the sum of all buffers,
   /// which become zero.
   void collect(std::size_t b, double kept);
+  /// The stamp of what `rank` has put last for the last tensor, as long as it was not dropped.
+  [[nodiscard]] std::int64_t stamp_of(int rank) const;
+  /// The highest of all ranks.
+  [[nodiscard]] std::int64_t latest_stamp() const;
+  /// Waits until `rank` has put the last tensor with at least `stamp`, or has finished.
+  /// @param longest as for `ops::Window::wait_for`. @return whether it has.
+  [[nodiscard]] bool wait_for(int rank, std::int64_t stamp,
+                              std::optional<std::chrono::nanoseconds> longest);
+  /// Whether the rank has been found to have finished.
+  [[nodiscard]] bool is_gone(int rank) const noexcept {
+    return is_gone_[static_cast<std::size_t>(rank)];
+  }
   /// Whether values have come in that were not read.
   [[nodiscard]] bool has_news(std::size_t b) const;
   /// Drops the values that came in: buffers start again from tensor b as it is now.
@@ -78,6 +93,7 @@ class BucketWindows {
   template <typename Call>
   double for_present(const std::vector<WeightedRank>& ranks, std::vector<WeightedRank>& present,
                      Call&& call);
+  void note_gone(int rank);
   /// The stream that orders calls on tensor b now.
   [[nodiscard]] ops::WindowStream stream_of(std::size_t b) const;
 
