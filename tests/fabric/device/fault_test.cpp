@@ -18,7 +18,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device/bodies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 

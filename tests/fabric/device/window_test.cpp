@@ -1,5 +1,7 @@
 // Windows of tensors on a device, over the stand-in of CUDA: the same calls of a window on the CPU
 // beside them give the same bits.
+#include "ops/window.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +18,8 @@
 #include "bluefog_cpp/device/peer_memory.hpp"
 #include "bluefog_cpp/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
-#include "ops/window.hpp"
-#include "tests/fabric/device_bodies.hpp"
-#include "tests/fabric/device_plans.hpp"
+#include "tests/fabric/device/bodies.hpp"
+#include "tests/fabric/device/plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"

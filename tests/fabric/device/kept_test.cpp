@@ -14,8 +14,8 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/fabric/device_bodies.hpp"
-#include "tests/fabric/device_plans.hpp"
+#include "tests/fabric/device/bodies.hpp"
+#include "tests/fabric/device/plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"

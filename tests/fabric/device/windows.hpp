@@ -4,7 +4,7 @@
 #include <string>
 
 #include "ops/window.hpp"
-#include "tests/fabric/device_plans.hpp"
+#include "tests/fabric/device/plans.hpp"
 
 namespace bluefog::testing {
 

@@ -9,8 +9,8 @@
 
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/fabric/device_bodies.hpp"
-#include "tests/fabric/device_plans.hpp"
+#include "tests/fabric/device/bodies.hpp"
+#include "tests/fabric/device/plans.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bluefog_cpp/device/cuda/handles.hpp"
-#include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device/bodies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "tests/support/gpu/nccl_stand_in.hpp"
 

@@ -14,7 +14,7 @@
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/fabric/device_bodies.hpp"
+#include "tests/fabric/device/bodies.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"

@@ -13,8 +13,8 @@
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/fabric/device_bodies.hpp"
-#include "tests/fabric/device_plans.hpp"
+#include "tests/fabric/device/bodies.hpp"
+#include "tests/fabric/device/plans.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 

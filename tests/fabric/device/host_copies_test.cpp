@@ -1,11 +1,12 @@
 // The copies on the host by which torch.distributed's backend takes tensors on devices, over the
 // stand-ins.
+#include "python/c10d/host_copies.hpp"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <vector>
 
-#include "python/c10d/host_copies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "tests/support/gpu/torch_stand_in.hpp"
 
