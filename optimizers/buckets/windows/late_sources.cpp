@@ -6,6 +6,8 @@
 #include <bit>
 #include <optional>
 
+#include "bluefog_cpp/deadline.hpp"
+
 namespace bluefog::optimizers {
 
 LateSources::LateSources(Context& context, BucketWindows& windows, const LateRules& rules)
