@@ -40,6 +40,7 @@ TEST(Window, StampsTellWhatHasComeLast) {
     EXPECT_TRUE(window->wait_for(plan.sources, 10, kLong));
     ops::barrier(context);
     expect_stamps([](int source) { return 10 + source; });
+    ops::barrier(context);
     window->accumulate(view, {.stamp = 20 + context.rank()});
     ops::barrier(context);
     expect_stamps([](int source) { return 20 + source; });

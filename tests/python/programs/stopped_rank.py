@@ -48,11 +48,11 @@ def train() -> None:
 
 
 def run_rank() -> None:
-    import bluefog_cpp.torch as bf
+    from bluefog_cpp import StateError
 
     try:
         train()
-    except bf.StateError as error:
+    except StateError as error:
         print(f"left out: {error}", flush=True)
         sys.exit(3)
 
