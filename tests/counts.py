@@ -100,7 +100,8 @@ def state_of(case):
         return "passed", ""
     if case.get("status") == "fail":
         failure = case.find("failure")
-        return "failed", failure.get("message", "") if failure is not None else ""
+        message = failure.get("message", "") if failure is not None else ""
+        return "failed", message or last_words(case)
     skipped = case.find("skipped")
     message = skipped.get("message", "") if skipped is not None else ""
     if case.get("status") == "notrun" and message.startswith(SKIP_CODE):
@@ -109,6 +110,13 @@ def state_of(case):
             return "skipped", said.group(1).strip()
         return "failed", f"it skipped without a line 'SKIPPED: reason' ({message})"
     return "failed", f"CTest did not run it: {message or case.get('status')}"
+
+
+def last_words(case):
+    """What a launch that failed without a word of CTest's has said last."""
+    lines = [line for line in case.findtext("system-out", "").splitlines() if line.strip()]
+    said = "\n".join(lines[-3:]) if lines else "it said nothing"
+    return f"after {float(case.get('time', 0)):.0f} s; its last words:\n{said}"
 
 
 def missing_rungs(preset, launches, rungs):

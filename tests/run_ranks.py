@@ -103,18 +103,25 @@ def read_rank(path):
 def merge(folder, ranks):
     """Cases by name, each with its state over all ranks; ranks without a result file."""
     order = {"elsewhere": 0, "skipped": 1, "passed": 2, "failed": 3}
-    cases, missing = {}, []
+    cases, missing, reported = {}, [], {}
     for rank in range(ranks):
         path = folder / f"rank{rank}.xml"
         if not path.exists():
             missing.append(rank)
             continue
+        reported[rank] = set()
         for name, function, state, text in read_rank(path):
+            reported[rank].add(name)
             case = cases.setdefault(name, {"function": function, "state": state, "text": ""})
             if order[state] > order[case["state"]]:
                 case["state"] = state
             if text:
                 case["text"] += f"rank {rank}: {text}\n"
+    for name, case in cases.items():
+        for rank, names in reported.items():
+            if name not in names:
+                case["state"] = "failed"
+                case["text"] += f"rank {rank}: it has results of other cases, and none of this\n"
     return cases, missing
 
 

@@ -26,6 +26,7 @@ import threading
 import time
 
 import counts
+import launches as launch_list
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The rungs of each sanitized preset. Release and debug have all but the fuzzers.
@@ -156,9 +157,20 @@ def run_preset(steps, preset, builds_ahead, level):
     jobs = str(len(os.sched_getaffinity(0)) + JOBS_THAT_WAIT)
     code = steps.run(f"{preset}: test", [*ctest, "-j", jobs, "--no-tests=ignore",
                                          "--output-junit", str(junit)])
-    launches = counts.launches_of(preset, junit, counts.expected_launches(listed.stdout),
-                                  ranks_folder, code)
-    return launches + counts.missing_rungs(preset, launches, rungs_of(preset))
+    expected = counts.expected_launches(listed.stdout)
+    launches = counts.launches_of(preset, junit, expected, ranks_folder, code)
+    return (launches + counts.missing_rungs(preset, launches, rungs_of(preset))
+            + unlisted(preset, level, set(expected)))
+
+
+def unlisted(preset, level, registered):
+    """A failure for each launch that has vanished, or is not listed, where the list holds: at
+    LEVEL=ci, of a build that is configured as it is by default."""
+    named = launch_list.read()
+    if level != "ci" or preset not in named or os.environ.get("CMAKE_ARGS"):
+        return []
+    return [counts.failed_launch(preset, name, problem)
+            for name, problem in launch_list.problems(named[preset], registered).items()]
 
 
 def rungs_of(preset):

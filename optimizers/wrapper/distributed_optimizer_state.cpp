@@ -47,6 +47,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   std::vector<Bucket>& buckets = parameters_->buckets();
   local_step_.emplace(optimizer, buckets, options.stepping, options.evaluation());
   step_bucket_ = [this](const Bucket& bucket) {
+    note_stepped(bucket);
     (*local_step_)(bucket);
     parameters_->take_back_stepped(bucket);
   };
@@ -127,8 +128,30 @@ void DistributedOptimizer::State::step() {
   end_step();
 }
 
+void DistributedOptimizer::State::note_stepped(const Bucket& bucket) {
+  const std::ptrdiff_t index = &bucket - buckets().data();
+  if (index != static_cast<std::ptrdiff_t>(stepped_buckets_)) {
+    throw StateError(fmt::format(
+        "rank {}, step: expected {} to step each of its {} buckets once, in their order, found "
+        "bucket {} after {} of them",
+        context_->rank(), name_of(options_.algorithm), buckets().size(), index, stepped_buckets_));
+  }
+  ++stepped_buckets_;
+}
+
+// Between the rounds of gradient all-reduce gradients add up.
+void DistributedOptimizer::State::check_stepped(bool communicates) const {
+  const bool adds_up = row_of(options_.algorithm).sums_gradients && !communicates;
+  if (stepped_buckets_ != buckets().size() && !adds_up) {
+    throw StateError(fmt::format(
+        "rank {}, step: expected {} to step each of its {} buckets, found that it has stepped {}",
+        context_->rank(), name_of(options_.algorithm), buckets().size(), stepped_buckets_));
+  }
+}
+
 void DistributedOptimizer::State::end_step() {
   is_stepping_ = false;
+  stepped_buckets_ = 0;
   begun_round_.reset();
   counts_.count_step();
   algorithm_->expect(communicates_next());
@@ -183,6 +206,7 @@ void DistributedOptimizer::State::take_step() {
   } else {
     algorithm_->step_alone(step_bucket_);
   }
+  check_stepped(communicates);
 }
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {

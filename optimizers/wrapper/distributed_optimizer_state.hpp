@@ -64,6 +64,10 @@ class DistributedOptimizer::State {
   void check_before_step();
   const Round* begin_in_backward();
   void take_step();
+  /// @throws StateError unless it is the bucket behind those that this step has stepped.
+  void note_stepped(const Bucket& bucket);
+  /// @throws StateError unless this step has stepped all buckets.
+  void check_stepped(bool communicates) const;
   void end_step();
 
   /// Whether the next step is a round, and not passed over.
@@ -97,6 +101,8 @@ class DistributedOptimizer::State {
   /// Steps to come that do nothing and count already.
   std::int64_t passed_over_ = 0;
   bool is_stepping_ = false;
+  /// Those of the step under way, its backward pass included.
+  std::size_t stepped_buckets_ = 0;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
 };

@@ -56,6 +56,15 @@ class MergeTest(unittest.TestCase):
         _, missing = self.merge('<testcase classname="A" name="B" status="run"/>', "")
         self.assertEqual(missing, [1])
 
+    def test_a_case_that_one_rank_did_not_run_has_failed(self):
+        case = '<testcase classname="A" name="{}" status="run"/>'
+        cases, missing = self.merge(case.format("x") + case.format("y"), case.format("x"))
+        self.assertEqual({name: found["state"] for name, found in cases.items()},
+                         {"A.x": "passed", "A.y": "failed"})
+        self.assertIn("rank 1: ", cases["A.y"]["text"])
+        self.assertEqual(missing, [])
+        self.assertEqual(self.states(case.format("x"), "<testsuite/>"), {"A.x": "failed"})
+
     def test_a_case_filtered_out_is_not_counted(self):
         self.assertEqual(self.states('<testcase classname="A" name="B" status="notrun"/>'), {})
 

@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import counts
+import launches
 import run_suites
 
 
@@ -66,6 +67,27 @@ def skipped(name, reason):
     return not_run(name, "SKIP_RETURN_CODE=77", f"SKIPPED: {reason}\n")
 
 
+class ListTest(unittest.TestCase):
+    def test_a_launch_that_vanishes_fails(self):
+        named = {"unit.a", "mpi.b.np2", "mpi.b.np4"}
+        self.assertEqual(launches.problems(named, named), {})
+        self.assertEqual(list(launches.problems(named, {"unit.a", "mpi.b.np2"})), ["mpi.b.np4"])
+        # A skipped one in its place says why it cannot run here.
+        self.assertEqual(launches.problems(named, {"unit.a", "mpi.b"}), {})
+        self.assertEqual(launches.problems(named, {"unit", "mpi"}), {})
+
+    def test_a_launch_that_is_not_listed_fails(self):
+        found = launches.problems({"unit.a"}, {"unit.a", "unit.b"})
+        self.assertIn("python tests/launches.py", found["unit.b"])
+
+    def test_the_list_is_read_by_preset(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "launches.txt"
+            path.write_text("[release]\nunit.a\nunit.b\n\n[tsan]\nunit.a\n")
+            self.assertEqual(launches.read(path), {"release": {"unit.a", "unit.b"},
+                                                   "tsan": {"unit.a"}})
+
+
 class LaunchesTest(Suites):
     def test_a_script_passes_fails_or_skips(self):
         found = self.launches(passed("unit.a") + failed("unit.b") +
@@ -73,6 +95,13 @@ class LaunchesTest(Suites):
         self.assertEqual([launch.state for launch in found], ["passed", "failed", "skipped"])
         self.assertIn("skipped: hosts.c (release hosts.c): needs root", self.lines(found))
         self.assertIn("failed: unit.b (release unit.b): Timeout", self.lines(found))
+
+    def test_a_failure_without_a_word_shows_what_was_said_last(self):
+        silent = '<testcase name="unit.a" status="fail" time="30.2"><failure message=""/>{}</testcase>'
+        said = silent.format("<system-out>one\ntwo\n\nthree\nfour\n</system-out>")
+        self.assertEqual(self.launches(said)[0].cases[0].text,
+                         "after 30 s; its last words:\ntwo\nthree\nfour")
+        self.assertIn("it said nothing", self.launches(silent.format(""))[0].cases[0].text)
 
     def test_what_did_not_run_without_the_skip_code_failed(self):
         for message in ("Unable to find executable", "Fixture dependency failed",

@@ -36,6 +36,9 @@ std::string names_where(IsOne&& is_one) {
   return text;
 }
 
+/// Up to here each whole number is one of the floating-point numbers that options come as.
+constexpr double kMostWhole = 9007199254740992.0;
+
 std::string why_invalid_own_numbers(const AlgorithmRow& row,
                                     const DistributedOptimizerOptions& options) {
   for (const auto& [name, value] : options.numbers) {
@@ -45,8 +48,12 @@ std::string why_invalid_own_numbers(const AlgorithmRow& row,
           "numbers: expected options that {} lists and that have no field, found '{}'", row.name,
           name);
     }
-    if (std::holds_alternative<std::int64_t>(listed->default_value) && value != std::floor(value)) {
-      return fmt::format("{}: expected a whole number, found {}", name, value);
+    const bool is_whole = std::holds_alternative<std::int64_t>(listed->default_value);
+    if (is_whole && !(value == std::floor(value) && std::abs(value) <= kMostWhole)) {
+      return fmt::format("{}: expected a whole number of at most 2^53, found {}", name, value);
+    }
+    if (std::holds_alternative<bool>(listed->default_value) && value != 0.0 && value != 1.0) {
+      return fmt::format("{}: expected 0 or 1, found {}", name, value);
     }
     if (!(value >= listed->least && value < listed->below)) {
       return fmt::format("{}: expected from {} to below {}, found {}", name, listed->least,

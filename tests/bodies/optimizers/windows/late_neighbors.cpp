@@ -257,8 +257,11 @@ TEST(LateNeighbors, AnOptimizerReportsWhoWasLate) {
 
 TEST(LateNeighbors, OptionsOutOfTheirLimitsAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const auto& [name, value] :
-         std::map<std::string, double>{{"grace_s", -1.0}, {"staleness_bound", -1.0}}) {
+    const std::multimap<std::string, double> refused{
+        {"grace_s", -1.0},         {"staleness_bound", -1.0}, {"staleness_bound", 9.3e18},
+        {"staleness_bound", 1e300}, {"staleness_bound", 0.5},  {"leave_out_late", 0.5},
+        {"leave_out_late", 1.5}};
+    for (const auto& [name, value] : refused) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), kWindowRate);
       EXPECT_THAT(error_of<InvalidArgument>([&, option = name, number = value] {

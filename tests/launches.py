@@ -1,0 +1,63 @@
+"""The launches that `make test` has, by preset: one that vanishes fails, and is not just gone.
+
+    launches.py [PRESET …]      writes tests/launches.txt anew, from builds that are configured
+
+A launch is listed by its name. One that cannot run on some machine stays registered there, as a
+skipped test with its reason: by the same name, or by the beginning of it (`python.ranks` for
+`python.ranks.np4`).
+"""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIST = ROOT / "tests" / "launches.txt"
+# As run_suites.py runs them at LEVEL=ci.
+CI = ("-LE", "^long$")
+
+
+def read(path=LIST):
+    """Names by preset."""
+    names = {}
+    preset = None
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            preset = line.strip("[]")
+            names[preset] = set()
+        elif line:
+            names[preset].add(line)
+    return names
+
+
+def stands_for(registered, name):
+    """Whether a launch of that name, or of the beginning of it, is there."""
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in registered for count in range(1, len(parts) + 1))
+
+
+def problems(named, registered):
+    """What is wrong with each launch that is on one side alone."""
+    found = {name: "tests/launches.txt names it, and CTest has no such launch, nor a skipped one in "
+                   "its place" for name in sorted(named - registered)
+             if not stands_for(registered, name)}
+    is_reduced = any(name not in registered for name in named)
+    if not is_reduced:
+        found |= {name: "tests/launches.txt does not name it: run python tests/launches.py"
+                  for name in sorted(registered - named)}
+    return found
+
+
+def write(presets):
+    texts = []
+    for preset in presets:
+        listed = subprocess.run(["ctest", "--preset", preset, *CI, "-N"], cwd=ROOT, check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        names = sorted(line.split(": ", 1)[1].strip() for line in listed.splitlines()
+                       if line.lstrip().startswith("Test") and ": " in line)
+        texts.append("\n".join([f"[{preset}]", *names]))
+    LIST.write_text("\n\n".join(texts) + "\n")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1:] or ["release", "tsan", "asan"])
