@@ -38,13 +38,13 @@ def stands_for(registered, name):
 
 def problems(named, registered):
     """What is wrong with each launch that is on one side alone."""
-    found = {name: "tests/launches.txt names it, and CTest has no such launch, nor a skipped one in "
-                   "its place" for name in sorted(named - registered)
-             if not stands_for(registered, name)}
+    gone = [name for name in sorted(named - registered) if not stands_for(registered, name)]
+    found = dict.fromkeys(gone, "tests/launches.txt names it, and CTest has no such launch, nor a "
+                                "skipped one in its place")
     is_reduced = any(name not in registered for name in named)
     if not is_reduced:
-        found |= {name: "tests/launches.txt does not name it: run python tests/launches.py"
-                  for name in sorted(registered - named)}
+        found |= dict.fromkeys(sorted(registered - named),
+                               "tests/launches.txt does not name it: run python tests/launches.py")
     return found
 
 

@@ -6,7 +6,9 @@ asked for.
 """
 
 import gzip
+import math
 import pathlib
+import zlib
 from typing import NamedTuple
 
 import numpy
@@ -56,38 +58,61 @@ def load(where):
                                        ("CIFAR-100", 100, "train.bin", cifar100),
                                        ("CIFAR-10", 10, "data_batch_1.bin", cifar10)):
         if (folder / first).exists() or (folder / f"{first}.gz").exists():
-            return Dataset(f"{name} of {folder.name}", classes, *read(folder))
+            return checked(Dataset(f"{name} of {folder.name}", classes, *read(folder)), folder)
     raise NoImages(
         f"expected the files of MNIST, Fashion-MNIST, CIFAR-10 or CIFAR-100 in {folder}, "
         f"or --data {SYNTHETIC}; found none (Debian: dataset-fashion-mnist)")
 
 
+def checked(dataset, folder):
+    for part, images in (("training", dataset.train), ("test", dataset.test)):
+        if images.labels.max() >= dataset.classes:
+            raise NoImages(f"{folder}: expected labels of {part} images below {dataset.classes}, "
+                           f"found {images.labels.max()}")
+    return dataset
+
+
 def contents(folder, name):
     for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists() and path.suffix != ".gz":
+            return path.read_bytes()
         if path.exists():
-            return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            try:
+                return gzip.decompress(path.read_bytes())
+            except (EOFError, OSError, zlib.error) as error:
+                raise NoImages(f"{path}: expected a gzip stream and nothing behind it, "
+                               f"found {error}") from error
     raise NoImages(f"expected {folder / name}, plain or .gz, found nothing")
 
 
-def idx_array(folder, name):
+def idx_array(folder, name, dimensions):
     data = contents(folder, name)
-    dimensions = data[3] if len(data) > 3 else 0
-    if dimensions == 0 or len(data) < 4 + 4 * dimensions:
-        raise NoImages(
-            f"{folder / name}: expected the header of an IDX file, found {len(data)} bytes")
-    shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
-    values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
-    if values.size != shape.prod():
-        raise NoImages(f"{folder / name}: expected {shape.tolist()} values, found {values.size}")
-    return torch.from_numpy(values.reshape(tuple(shape)).copy())
+    header, magic = 4 + 4 * dimensions, bytes((0, 0, 8, dimensions))
+    if len(data) < header or data[:4] != magic:
+        raise NoImages(f"{folder / name}: expected the header of an IDX file of {dimensions} "
+                       f"dimensions ({magic.hex()}), found {len(data)} bytes that begin with "
+                       f"{data[:4].hex()}")
+    shape = numpy.frombuffer(data, ">u4", dimensions, offset=4).tolist()
+    if len(data) - header != math.prod(shape):
+        raise NoImages(f"{folder / name}: expected {shape} values, found {len(data) - header}")
+    values = numpy.frombuffer(data, numpy.uint8, offset=header)
+    return torch.from_numpy(values.reshape(shape).copy())
 
 
 def idx(folder):
     for part in ("train", "t10k"):
-        pixels = idx_array(folder, f"{part}-images-idx3-ubyte").unsqueeze(1)
-        margin = (SIDE - pixels.shape[-1]) // 2
-        yield Images(torch.nn.functional.pad(pixels, (margin,) * 4),
-                     idx_array(folder, f"{part}-labels-idx1-ubyte").long())
+        name, name_of_labels = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+        pixels, labels = idx_array(folder, name, 3), idx_array(folder, name_of_labels, 1).long()
+        count, rows, columns = pixels.shape
+        if count == 0 or rows != columns or not 0 < rows <= SIDE:
+            raise NoImages(f"{folder / name}: expected square images of up to {SIDE} x {SIDE}, "
+                           f"found {list(pixels.shape)}")
+        if len(labels) != count:
+            raise NoImages(f"{folder / name_of_labels}: expected {count} labels, "
+                           f"found {len(labels)}")
+        margin = (SIDE - rows) // 2
+        padding = (margin, SIDE - rows - margin) * 2
+        yield Images(torch.nn.functional.pad(pixels.unsqueeze(1), padding), labels)
 
 
 def cifar(folder, names, labels):

@@ -23,7 +23,9 @@ def load(folder):
     folder = pathlib.Path(folder)
     for train_files, test_files, label_bytes, classes in SETS:
         if all((folder / name).exists() for name in (*train_files, *test_files)):
-            train, test = (_read(folder, names, label_bytes) for names in (train_files, test_files))
+            train, test = (
+                _read(folder, names, label_bytes, classes) for names in (train_files, test_files)
+            )
             return (*_normalized(train, test), classes)
     expected = " or ".join(", ".join((*train, *test)) for train, test, _, _ in SETS)
     sys.exit(
@@ -94,7 +96,7 @@ class Augmented(torch.utils.data.Dataset):
         return (image.flip(-1) if torch.rand(()) < 0.5 else image), label
 
 
-def _read(folder, names, label_bytes):
+def _read(folder, names, label_bytes, classes):
     record = label_bytes + PIXELS
     parts = []
     for name in names:
@@ -103,7 +105,11 @@ def _read(folder, names, label_bytes):
             sys.exit(
                 f"{folder / name}: expected images of {record} bytes, found {values.size} bytes"
             )
-        parts.append(values.reshape(-1, record))
+        rows = values.reshape(-1, record)
+        highest = rows[:, label_bytes - 1].max()
+        if highest >= classes:
+            sys.exit(f"{folder / name}: expected labels below {classes}, found {highest}")
+        parts.append(rows)
     rows = torch.from_numpy(numpy.concatenate(parts))
     return rows[:, label_bytes:].reshape(-1, 3, SIDE, SIDE), rows[:, label_bytes - 1].long()
 

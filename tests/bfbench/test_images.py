@@ -44,8 +44,14 @@ def test_synthetic_images_are_the_same_each_time():
     ("t10k-labels-idx1-ubyte", None, "expected .*t10k-labels-idx1-ubyte, plain or .gz"),
     ("train-images-idx3-ubyte", lambda data: data[:-1],
      r"expected \[21, 28, 28\] values, found 16463"),
-    ("train-images-idx3-ubyte", lambda data: b"\0", "the header of an IDX file, found 1 bytes"),
-    ("t10k-labels-idx1-ubyte", lambda data: data[:7], "the header of an IDX file, found 7 bytes"),
+    ("train-images-idx3-ubyte", lambda data: b"\0",
+     r"the header of an IDX file of 3 dimensions \(00000803\), found 1 bytes"),
+    ("t10k-labels-idx1-ubyte", lambda data: data[:7],
+     r"the header of an IDX file of 1 dimensions \(00000801\), found 7 bytes"),
+    ("t10k-labels-idx1-ubyte", lambda data: data[:-1] + b"\x0a", "test images below 10, found 10"),
+    ("t10k-labels-idx1-ubyte", lambda data: data[:7] + b"\x02" + data[8:-1],
+     "expected 3 labels, found 2"),
+    ("train-images-idx3-ubyte", lambda data: data[:3] + b"\x01" + data[4:], "found 16480 bytes"),
 ))
 def test_damaged_idx_files(tmp_path, name, damage, expected):
     path = idx_files(tmp_path) / name
@@ -55,6 +61,16 @@ def test_damaged_idx_files(tmp_path, name, damage, expected):
         path.unlink()
     with pytest.raises(images.NoImages, match=expected):
         images.load(path.parent)
+
+
+def test_a_damaged_gzip_stream_is_named(tmp_path):
+    path = idx_files(tmp_path) / "train-images-idx3-ubyte"
+    packed = gzip.compress(path.read_bytes())
+    path.unlink()
+    for data in (packed[:-9], packed + b"junk", b"plain"):
+        path.with_name(f"{path.name}.gz").write_bytes(data)
+        with pytest.raises(images.NoImages, match=r"ubyte\.gz: expected a gzip stream"):
+            images.load(path.parent)
 
 
 def test_damaged_cifar_file(tmp_path):

@@ -70,6 +70,21 @@ TEST(Hostfile, NamesLineAndContent) {
 }
 
 // A terminal obeys control characters, and a file of another kind may be one line of a megabyte.
+TEST(Hostfile, RefusesWhatContradictsItself) {
+  const auto message = [](const std::string& text) {
+    try {
+      (void)parse_hostfile(text, "hosts");
+      return std::string();
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(message("a slots=2 slots=3\n"), ::testing::HasSubstr("expected slots once"));
+  EXPECT_THAT(message("a slots=2 max_slots=1\n"),
+              ::testing::HasSubstr("expected at most max_slots=1 slots, found 2"));
+  EXPECT_EQ(message("a slots=2 max_slots=2\nb max_slots=1\n"), "");
+}
+
 TEST(Hostfile, QuotesOnlyWhatATerminalCanShow) {
   EXPECT_EQ(file_error("\x1b[2J\x07\n"),
             "hosts.txt, line 1 '?[2J?': expected a host name of letters, digits, '.', '-' and '_', "

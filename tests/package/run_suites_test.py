@@ -97,7 +97,8 @@ class LaunchesTest(Suites):
         self.assertIn("failed: unit.b (release unit.b): Timeout", self.lines(found))
 
     def test_a_failure_without_a_word_shows_what_was_said_last(self):
-        silent = '<testcase name="unit.a" status="fail" time="30.2"><failure message=""/>{}</testcase>'
+        silent = ('<testcase name="unit.a" status="fail" time="30.2"><failure message=""/>{}'
+                  "</testcase>")
         said = silent.format("<system-out>one\ntwo\n\nthree\nfour\n</system-out>")
         self.assertEqual(self.launches(said)[0].cases[0].text,
                          "after 30 s; its last words:\ntwo\nthree\nfour")

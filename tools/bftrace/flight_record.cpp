@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bluefog_cpp/base/quoted.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "tools/bftrace/json_text.hpp"
 
@@ -81,20 +82,20 @@ RecordedCall parse_call(const std::string& path, const nlohmann::json& json) {
   RecordedCall call{.call = is_window_call ? 0 : fields.integer<std::uint64_t>("call"),
                     .context = fields.integer_or("context", 0),
                     .partner = fields.integer_or("partner", -1),
-                    .text = json.at("kind").get<std::string>(),
-                    .state = json.at("state").get<std::string>(),
+                    .text = printable(json.at("kind").get<std::string>()),
+                    .state = printable(json.at("state").get<std::string>()),
                     .begun_s_ago = json.at("begun_s_ago").get<double>(),
                     .ended_s_ago = ended_s_ago,
                     .no_message_from = fields.ranks("no_message_from"),
                     .not_taken_by = fields.ranks("not_taken_by"),
                     .is_window_call = is_window_call,
-                    .what = json.value("what", ""),
+                    .what = printable(json.value("what", "")),
                     .waits_for = fields.ranks("waits_for")};
   if (json.contains("dtype")) {
     const auto count = fields.integer<std::int64_t>("count");
-    call.text += fmt::format("({}[{}]", json.at("dtype").get<std::string>(),
+    call.text += fmt::format("({}[{}]", printable(json.at("dtype").get<std::string>()),
                              count < 0 ? "any" : std::to_string(count));
-    if (const auto name = json.at("name").get<std::string>(); !name.empty()) {
+    if (const auto name = printable(json.at("name").get<std::string>()); !name.empty()) {
       call.text += fmt::format(", {} '{}'", is_window_call ? "window" : "name", name);
     }
     call.text += ')';
@@ -114,7 +115,7 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     const Fields fields(path, json);
     FlightRecord record{.rank = fields.integer<int>("rank"),
                         .size = fields.integer<int>("size"),
-                        .reason = json.at("reason").get<std::string>()};
+                        .reason = printable(json.at("reason").get<std::string>())};
     if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
       throw InvalidArgument(
           fmt::format("{}: expected a flight record of one of at least 1 ranks, "

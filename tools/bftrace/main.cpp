@@ -50,8 +50,12 @@ int run(int argc, char** argv) {
     return 2;
   }
   if (merging.parsed()) {
-    const std::size_t count = merge_files(paths, output);
-    command_line::print(fmt::format("{}: {} events of {} files\n", output, count, paths.size()));
+    const Joined joined = merge_files(paths, output);
+    for (const std::string& path : joined.without_end) {
+      fmt::print(stderr, "bftrace: {} ends in the middle: its whole events count\n", path);
+    }
+    command_line::print(
+        fmt::format("{}: {} events of {} files\n", output, joined.events, paths.size()));
   } else {
     stall(paths);
   }

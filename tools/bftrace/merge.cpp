@@ -101,7 +101,8 @@ std::string read_file(const std::string& path) {
 
 RankTimeline parse_timeline(const std::string& path, const std::string& text) {
   nlohmann::json events = parse_json(path, text);
-  if (events.is_discarded()) {
+  const bool has_end = !events.is_discarded();
+  if (!has_end) {
     // Events are one per line: the last line may be cut in the middle.
     const std::size_t last_line = text.rfind(",\n");
     events = parse_json(path, closed(text));
@@ -115,7 +116,7 @@ RankTimeline parse_timeline(const std::string& path, const std::string& text) {
     throw InvalidArgument(fmt::format("{}, found {}", expected,
                                       events.is_discarded() ? "no JSON" : events.type_name()));
   }
-  RankTimeline timeline{.path = path};
+  RankTimeline timeline{.path = path, .has_end = has_end};
   for (std::size_t i = 0; i < events.size(); ++i) {
     if (const std::string problem = why_no_event(events[i]); !problem.empty()) {
       throw InvalidArgument(fmt::format("{}; event {}: {}", expected, i, problem));
@@ -164,7 +165,7 @@ nlohmann::json merge_timelines(const std::vector<RankTimeline>& timelines) {
   return merged;
 }
 
-std::size_t merge_files(const std::vector<std::string>& paths, const std::string& output) {
+Joined merge_files(const std::vector<std::string>& paths, const std::string& output) {
   std::vector<RankTimeline> timelines;
   for (const std::string& path : paths) {
     std::error_code absent;
@@ -176,12 +177,20 @@ std::size_t merge_files(const std::vector<std::string>& paths, const std::string
     timelines.push_back(parse_timeline(path, read_file(path)));
   }
   nlohmann::json merged = merge_timelines(timelines);
-  const std::size_t count = merged.size();
-  if (count > 0) {
-    merged.push_back({{"name", kJoined}, {"ph", "M"}, {"pid", merged.front()["pid"]}, {"tid", 0}});
+  Joined joined{.events = merged.size()};
+  if (joined.events == 0) {
+    throw InvalidArgument(
+        fmt::format("expected an event in one of {} files, found none in them, from {} on",
+                    paths.size(), paths.front()));
   }
+  for (const RankTimeline& timeline : timelines) {
+    if (!timeline.has_end) {
+      joined.without_end.push_back(timeline.path);
+    }
+  }
+  merged.push_back({{"name", kJoined}, {"ph", "M"}, {"pid", merged.front()["pid"]}, {"tid", 0}});
   write_whole_file(output, merged.dump() + '\n');
-  return count;
+  return joined;
 }
 
 }  // namespace bluefog::bftrace

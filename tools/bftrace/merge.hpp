@@ -17,6 +17,15 @@ struct RankTimeline {
   /// The rank of the events, absent if there is no event.
   std::optional<int> rank{};
   nlohmann::json events = nlohmann::json::array();
+  /// Whether the file ends as a rank ends it.
+  bool has_end = true;
+};
+
+/// The results of `merge_files`.
+struct Joined {
+  std::size_t events = 0;
+  /// The files that end in the middle.
+  std::vector<std::string> without_end{};
 };
 
 /// The events of one rank's timeline. A killed process's file lacks its end: whole events count.
@@ -30,8 +39,8 @@ struct RankTimeline {
 [[nodiscard]] nlohmann::json merge_timelines(const std::vector<RankTimeline>& timelines);
 
 /// Joins the timelines in `paths` into the file `output`, which stays as it was if that fails.
-/// @return the number of events.
-/// @throws InvalidArgument as above, if `output` is one of `paths`, or cannot be written.
-std::size_t merge_files(const std::vector<std::string>& paths, const std::string& output);
+/// @throws InvalidArgument as above, if `output` is one of `paths`, or cannot be written, or where
+///   no file has an event.
+Joined merge_files(const std::vector<std::string>& paths, const std::string& output);
 
 }  // namespace bluefog::bftrace

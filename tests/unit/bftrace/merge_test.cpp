@@ -138,9 +138,26 @@ class MergeFiles : public ::testing::Test {
 
 TEST_F(MergeFiles, WritesWhatItHasJoined) {
   const std::string output = folder_ / "all.json";
-  EXPECT_EQ(merge_files({path(0), path(1)}, output), 2U);
+  const Joined joined = merge_files({path(0), path(1)}, output);
+  EXPECT_EQ(joined.events, 2U);
+  EXPECT_TRUE(joined.without_end.empty());
   EXPECT_EQ(nlohmann::json::parse(read_file(output))[1]["pid"], 1);
   EXPECT_FALSE(std::filesystem::exists(output + ".part"));
+}
+
+TEST_F(MergeFiles, FilesThatEndInTheMiddleAreNamed) {
+  std::ofstream(path(1)) << R"([{"name":"A","ph":"B","ts":9,"pid":1},)";
+  const Joined joined = merge_files({path(0), path(1)}, folder_ / "all.json");
+  EXPECT_EQ(joined.events, 2U);
+  EXPECT_EQ(joined.without_end, std::vector<std::string>{path(1)});
+}
+
+TEST_F(MergeFiles, FilesWithoutAnEventAreRefused) {
+  std::ofstream(path(0)) << "";
+  std::ofstream(path(1)) << "[]";
+  EXPECT_THAT(refusal({path(0), path(1)}, folder_ / "all.json"),
+              HasSubstr("expected an event in one of 2 files"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "all.json"));
 }
 
 TEST_F(MergeFiles, WhatItHasJoinedIsNoRanksTimeline) {

@@ -172,6 +172,17 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_THROW((void)parse_record("a", "{"), InvalidArgument);
 }
 
+TEST(ParseRecord, WhatATerminalWouldObeyIsNotKept) {
+  const FlightRecord record = parse_record("a", R"({"bluefog_flight_record": 1, "rank": 1,
+    "size": 2, "reason": "la\u001b[2Jte", "calls": [{"call": 3, "kind": "b\u0007",
+    "dtype": "float\u0000", "count": 9, "name": "w\r\u00e4", "state": "run\u007f",
+    "begun_s_ago": 1.5, "what": "x\ny"}]})");
+  EXPECT_EQ(record.reason, "la?[2Jte");
+  EXPECT_EQ(record.calls[0].text, "b?(float?[9], name 'w?ä')");
+  EXPECT_EQ(record.calls[0].state, "run?");
+  EXPECT_EQ(record.calls[0].what, "x?y");
+}
+
 TEST(ParseRecord, SaysWhatIsWrongWithOthers) {
   const auto text_of = [](const std::string& record) -> std::string {
     try {

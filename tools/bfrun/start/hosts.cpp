@@ -104,6 +104,7 @@ void refuse_second_mention(std::map<std::string, std::string>& first_seen, const
 
 /// Reads the words after the host: `slots=N`, and `max_slots=N`, which says nothing to us.
 void parse_properties(std::istringstream& words, HostSlots& host, const std::string& where) {
+  std::map<std::string, int> given;
   std::string word;
   while (words >> word) {
     const auto equals = word.find('=');
@@ -112,9 +113,16 @@ void parse_properties(std::istringstream& words, HostSlots& host, const std::str
       throw UsageError(fmt::format("{}: expected slots=N, found {}", where, bluefog::quoted(word)));
     }
     const int slots = parse_slots(std::string_view(word).substr(equals + 1), where);
-    if (key == "slots") {
-      host.slots = slots;
+    if (!given.emplace(key, slots).second) {
+      throw UsageError(fmt::format("{}: expected {} once, found it twice", where, key));
     }
+  }
+  if (given.contains("slots")) {
+    host.slots = given["slots"];
+  }
+  if (given.contains("max_slots") && given["max_slots"] < host.slots) {
+    throw UsageError(fmt::format("{}: expected at most max_slots={} slots, found {}", where,
+                                 given["max_slots"], host.slots));
   }
 }
 

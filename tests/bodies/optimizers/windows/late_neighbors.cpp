@@ -258,7 +258,7 @@ TEST(LateNeighbors, AnOptimizerReportsWhoWasLate) {
 TEST(LateNeighbors, OptionsOutOfTheirLimitsAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const std::multimap<std::string, double> refused{
-        {"grace_s", -1.0},         {"staleness_bound", -1.0}, {"staleness_bound", 9.3e18},
+        {"grace_s", -1.0},          {"staleness_bound", -1.0}, {"staleness_bound", 9.3e18},
         {"staleness_bound", 1e300}, {"staleness_bound", 0.5},  {"leave_out_late", 0.5},
         {"leave_out_late", 1.5}};
     for (const auto& [name, value] : refused) {
