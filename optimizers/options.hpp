@@ -104,6 +104,10 @@ struct DistributedOptimizerOptions {
   /// others heed only where models are to be equal.
   std::function<void(Context&, int of_rank)> share_state{};
 
+  /// The name of the call that makes the optimizer, for messages: callers of another language have
+  /// others.
+  std::string call_name = "DistributedOptimizer";
+
   /// For callers whose backward passes lead errors through other layers, as Python's do.
   RethrowInBackward rethrow_in_backward{};
 };

@@ -60,7 +60,7 @@ AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& opti
   if (statement.problem.empty() && has_gradient_hooks(options)) {
     statement.problem = why_not_hooked(sorted.trained);
   }
-  check_ranks_agree(context, "DistributedOptimizer", statement);
+  check_ranks_agree(context, options.call_name, statement);
   return {.parameters = std::move(sorted), .bucket_bytes = sizes};
 }
 

@@ -153,8 +153,9 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
     opt::RowSums row_sums, const std::optional<std::string>& compression,
-    const std::optional<std::string>& schedule_name) {
+    const std::optional<std::string>& schedule_name, const std::string& call_name) {
   opt::DistributedOptimizerOptions options;
+  options.call_name = call_name;
   options.row_sums = row_sums;
   options.schedule = schedule;
   if (schedule_name) {
@@ -279,7 +280,8 @@ void bind_optimizers(py::module_& module) {
           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
           py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
           py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none(),
-          py::arg("schedule_name") = py::none())
+          py::arg("schedule_name") = py::none(),
+          py::arg("call_name") = opt::DistributedOptimizerOptions{}.call_name)
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
                                                         "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 16> kCommonFields{"algorithm",
+constexpr std::array<std::string_view, 17> kCommonFields{"algorithm",
                                                          "schedule",
                                                          "make_schedule",
                                                          "plans",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 16> kCommonFields{"algorithm",
                                                          "reevaluates",
                                                          "buffers",
                                                          "rethrow_in_backward",
+                                                         "call_name",
                                                          "on_failure",
                                                          "when_shrunk",
                                                          "share_state"};

@@ -92,7 +92,7 @@ class DistributedStep:
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
             by_bucket,
-            self._reevaluates, **options)
+            self._reevaluates, call_name=maker, **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
