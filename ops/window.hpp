@@ -245,6 +245,11 @@ class Window {
   /// The stamp of the last put or accumulate into each source's buffer, by rising source; 0 at
   /// first, after a `get`, and where `fill` has dropped what came in.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> stamps() const;
+  /// Sets the stamp of what this rank has put last into its destinations' buffers, whose values stay:
+  /// a `wait_for` of this rank may so be ended without a put. Destinations that are gone are passed
+  /// over. Cost: a short message to each destination on another host, which nobody answers.
+  /// @throws StateError after `free`.
+  void announce(std::int64_t stamp);
   /// Waits until the buffer of each of `sources` has a stamp of at least `stamp`.
   /// @param sources some of the plan's; their weights have no part.
   /// @param longest the time to wait at most, at least 0; default: `BLUEFOG_TIMEOUT`, whose end is

@@ -86,7 +86,7 @@ struct DistributedOptimizerOptions {
   bool step_in_backward = false;
 
   /// The code of what algorithms send that can take one (CHOCO); null: the one that their row lists.
-  /// Of the same name on all ranks.
+  /// Its name is the same on all ranks.
   std::shared_ptr<const ops::Compression> compression{};
 
   /// The treatment of tensors that the model keeps beside its parameters.

@@ -31,6 +31,8 @@ struct WindowMessage {
     Held = 8,
     /// Asks whether the window is there.
     Presence = 9,
+    /// Sets the stamp of what the sender has put last. Nobody answers.
+    Stamp = 10,
   };
 
   Kind kind = Kind::Done;
@@ -47,7 +49,7 @@ struct WindowMessage {
   double weight = 1.0;
   /// Associated weight (push-sum) that goes along, weighted already.
   double mass = 0.0;
-  /// The sender's number of what it puts or accumulates.
+  /// The sender's number of what it puts or accumulates, or has put.
   std::int64_t stamp = 0;
   std::array<char, 448> text{};
 };
@@ -67,6 +69,8 @@ class WindowTarget {
   /// which is the caller's. Sets `mass`.
   virtual std::span<const std::byte> load(int source, double& mass,
                                           std::vector<std::byte>& room) = 0;
+  /// Sets the stamp of what `source` has put last.
+  virtual void set_stamp(int source, std::int64_t stamp) = 0;
   /// Takes the mutex for `source`, if it is free.
   virtual bool try_lock(int source) = 0;
   /// The rank that holds the mutex, or -1.

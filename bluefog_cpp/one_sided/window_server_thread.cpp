@@ -136,7 +136,7 @@ void WindowServer::serve(int rank, const WindowMessage& message,
   }
   const auto found = targets_.find(message.window);
   if (found == targets_.end()) {
-    if (message.kind != Kind::Unlock) {
+    if (message.kind != Kind::Unlock && message.kind != Kind::Stamp) {
       answer(rank, message, Kind::Gone);
     }
     return;
@@ -169,6 +169,9 @@ void WindowServer::serve_target(int rank, const WindowMessage& message,
     }
     case Kind::Presence:
       answer(rank, message, Kind::Done);
+      break;
+    case Kind::Stamp:
+      target->set_stamp(rank, message.stamp);
       break;
     case Kind::Lock:
       locks_.ask(rank, message);

@@ -35,6 +35,13 @@ std::span<const std::byte> ServedWindow::load(int, double& mass, std::vector<std
   return {static_cast<const std::byte*>(tensor_.data), tensor_.bytes()};
 }
 
+void ServedWindow::set_stamp(int source, std::int64_t stamp) {
+  const auto found = std::ranges::find(sources_, source);
+  if (found != sources_.end()) {
+    memory_.set_stamp(static_cast<std::size_t>(found - sources_.begin()), stamp);
+  }
+}
+
 bool ServedWindow::try_lock(int source) {
   if (holder_ >= 0 || memory_.mutex().poll(source) == shm::RobustLock::Outcome::Busy) {
     return false;

@@ -25,6 +25,7 @@ class ServedWindow final : public WindowTarget {
 
   void store(int source, const WindowMessage& request, std::span<const std::byte> payload) override;
   std::span<const std::byte> load(int source, double& mass, std::vector<std::byte>& room) override;
+  void set_stamp(int source, std::int64_t stamp) override;
   bool try_lock(int source) override;
   [[nodiscard]] int holder() const override { return memory_.mutex().holder(); }
   void unlock(int source) override;

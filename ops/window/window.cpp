@@ -261,6 +261,11 @@ std::vector<std::pair<int, std::int64_t>> Window::stamps() const {
   return stamps;
 }
 
+void Window::announce(std::int64_t stamp) {
+  core_->check_open("win_announce");
+  core_->announce(stamp);
+}
+
 bool Window::wait_for(const std::vector<WeightedRank>& sources, std::int64_t stamp,
                       std::optional<std::chrono::nanoseconds> longest) {
   constexpr std::string_view kCall = "win_wait";

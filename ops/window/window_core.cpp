@@ -268,6 +268,22 @@ void WindowCore::fetch(const WindowGetOptions& options, DeviceTensors* tensors) 
   });
 }
 
+void WindowCore::announce(std::int64_t stamp) {
+  identity_.run("win_announce", [&](WindowCall& call) {
+    for (const WeightedRank& destination : identity_.plan().destinations) {
+      try {
+        if (const WindowMemory* const memory = parts_.reachable(destination.rank, call.name())) {
+          memory->set_stamp(parts_.of(destination.rank).own_index, stamp);
+        } else {
+          parts_.notify(destination.rank, {.kind = WindowMessage::Kind::Stamp, .stamp = stamp});
+        }
+      } catch (const WindowGoneError&) {  // nothing of it waits any more
+      } catch (const PeerFailure&) {      // likewise
+      }
+    }
+  });
+}
+
 bool WindowCore::wait_for(std::span<const WeightedRank> sources, std::int64_t stamp,
                           std::optional<std::chrono::nanoseconds> longest) {
   bool has_all = true;

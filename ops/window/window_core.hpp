@@ -49,6 +49,7 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
              DeviceTensors* tensors, Caller caller);
   /// @param tensors noted for this rank's own tensor.
   void fetch(const WindowGetOptions& options, DeviceTensors* tensors);
+  void announce(std::int64_t stamp);
   /// `Window::wait_for`, with arguments that were checked.
   [[nodiscard]] bool wait_for(std::span<const WeightedRank> sources, std::int64_t stamp,
                               std::optional<std::chrono::nanoseconds> longest);

@@ -111,6 +111,9 @@ class WindowMemory {
   [[nodiscard]] std::int64_t stamp(std::size_t index) const noexcept {
     return buffer_head(index).stamp.load(std::memory_order_relaxed);
   }
+  void set_stamp(std::size_t index, std::int64_t stamp) const noexcept {
+    buffer_head(index).stamp.store(stamp, std::memory_order_relaxed);
+  }
 
   /// A source's buffer and the weight that it gets in an update.
   struct Term {

@@ -60,7 +60,7 @@ class Choco final : public Algorithm {
     std::vector<Copies> sources;
   };
 
-  /// What a source's message does to its copy.
+  /// The effect of a source's message on its copy.
   struct Following {
     bool begins_anew = false;
     std::int64_t identity = 0;
@@ -84,7 +84,7 @@ class Choco final : public Algorithm {
   /// Messages, by bucket: what is sent, and what comes, one source after the other.
   std::vector<std::shared_ptr<std::vector<std::byte>>> outgoing_;
   std::vector<std::shared_ptr<std::vector<std::byte>>> incoming_;
-  /// What is coded, and what was decoded.
+  /// The values that are coded, and those that were decoded.
   std::vector<float> difference_;
   std::vector<Work> works_;
   std::mt19937_64 random_;

@@ -101,7 +101,7 @@ class DistributedOptimizer::State {
   /// Steps to come that do nothing and count already.
   std::int64_t passed_over_ = 0;
   bool is_stepping_ = false;
-  /// Those of the step under way, its backward pass included.
+  /// Buckets that the step under way has stepped, in its backward pass too.
   std::size_t stepped_buckets_ = 0;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;

@@ -53,6 +53,12 @@ TEST(Window, StampsTellWhatHasComeLast) {
     window->fill(ops::WindowFill::Zeros);
     expect_stamps([](int) { return 0; });
     ops::barrier(context);
+    window->announce(30 + context.rank());
+    EXPECT_TRUE(window->wait_for(plan.sources, 30, kLong));
+    ops::barrier(context);
+    expect_stamps([](int source) { return 30 + source; });
+    EXPECT_EQ(window->versions().front().second, 0) << "nothing was written";
+    ops::barrier(context);
     window->free();
   });
 }

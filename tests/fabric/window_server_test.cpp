@@ -35,6 +35,7 @@ class Mutex final : public WindowTarget {
     std::this_thread::sleep_for(milliseconds(300));
     return {};
   }
+  void set_stamp(int /*source*/, std::int64_t /*stamp*/) override {}
   bool try_lock(int source) override {
     int nobody = -1;
     return holder_.compare_exchange_strong(nobody, source);
@@ -56,6 +57,7 @@ class Value final : public WindowTarget {
     pause_();
     return bytes_;
   }
+  void set_stamp(int /*source*/, std::int64_t /*stamp*/) override {}
   bool try_lock(int) override { return true; }
   [[nodiscard]] int holder() const override { return -1; }
   void unlock(int) override {}

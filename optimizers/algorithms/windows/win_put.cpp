@@ -46,6 +46,12 @@ void WinPut::step(const Round& round, const StepBucket& step_bucket) {
   note_changes(buckets_);
 }
 
+void WinPut::drain() {
+  if (rules_.are_any()) {
+    windows_.announce_absence();
+  }
+}
+
 void WinPut::discard() {
   for (std::size_t b = 0; b < windows_.size(); ++b) {
     windows_.fill(b, ops::WindowFill::OwnValue);

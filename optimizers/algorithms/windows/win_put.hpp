@@ -23,7 +23,8 @@ namespace bluefog::optimizers {
 ///
 /// With rules for late neighbours (`grace_s`, `staleness_bound`, `leave_out_late`) a round puts all
 /// of its buckets, waits by the rules, and averages then: no value is older than the bound, and a
-/// neighbour that does not come within the grace time holds nobody up. Only there ranks wait.
+/// neighbour that does not come within the grace time holds nobody up. Only there ranks wait. `drain`
+/// tells the neighbours that this rank makes no round for now, and that nobody is to wait for it.
 ///
 /// Cost per rank and round: one pass over the model and, between hosts, one message for each
 /// destination; memory of one copy of the model for each source (`BucketWindows`).
@@ -37,6 +38,7 @@ class WinPut final : public Algorithm {
 
   [[nodiscard]] std::size_t calls_due() const override { return 0; }
   void step(const Round& round, const StepBucket& step_bucket) override;
+  void drain() override;
   void discard() override;
   [[nodiscard]] std::vector<LateRank> late_ranks() const override { return late_.ranks(); }
 

@@ -148,10 +148,12 @@ std::int64_t BucketWindows::stamp_of(int rank) const {
 std::int64_t BucketWindows::latest_stamp() const {
   std::int64_t latest = 0;
   for (const auto& [source, stamp] : windows_.back()->stamps()) {
-    latest = std::max(latest, stamp);
+    latest = stamp == kAway ? latest : std::max(latest, stamp);
   }
   return latest;
 }
+
+void BucketWindows::announce_absence() { windows_.back()->announce(kAway); }
 
 bool BucketWindows::wait_for(int rank, std::int64_t stamp,
                              std::optional<std::chrono::nanoseconds> longest) {

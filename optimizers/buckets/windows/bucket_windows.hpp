@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,8 +56,10 @@ class BucketWindows {
   void collect(std::size_t b, double kept);
   /// The stamp of what `rank` has put last for the last tensor, as long as it was not dropped.
   [[nodiscard]] std::int64_t stamp_of(int rank) const;
-  /// The highest of all ranks.
+  /// The highest of all ranks that are not away.
   [[nodiscard]] std::int64_t latest_stamp() const;
+  /// Nobody waits for this rank until its next put.
+  void announce_absence();
   /// Waits until `rank` has put the last tensor with at least `stamp`, or has finished.
   /// @param longest as for `ops::Window::wait_for`. @return whether it has.
   [[nodiscard]] bool wait_for(int rank, std::int64_t stamp,
@@ -90,6 +93,9 @@ class BucketWindows {
   [[nodiscard]] std::size_t size() const noexcept { return windows_.size(); }
 
  private:
+  /// The stamp of a rank that is away.
+  static constexpr std::int64_t kAway = std::numeric_limits<std::int64_t>::max();
+
   template <typename Call>
   double for_present(const std::vector<WeightedRank>& ranks, std::vector<WeightedRank>& present,
                      Call&& call);

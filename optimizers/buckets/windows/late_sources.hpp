@@ -47,7 +47,7 @@ class LateSources {
   /// @throws TimeoutError naming a source that stays older than the bound.
   [[nodiscard]] const NeighborPlan& wait(const NeighborPlan& plan);
 
-  /// Those that were late at least once, by rising rank.
+  /// The ranks that were late at least once, rising.
   [[nodiscard]] std::vector<LateRank> ranks() const;
 
  private:

@@ -30,6 +30,7 @@ class Target final : public WindowTarget {
  public:
   void store(int, const WindowMessage&, std::span<const std::byte>) override {}
   std::span<const std::byte> load(int, double&, Bytes&) override { return {}; }
+  void set_stamp(int /*source*/, std::int64_t /*stamp*/) override {}
   bool try_lock(int) override { return true; }
   [[nodiscard]] int holder() const override { return -1; }
   void unlock(int) override {}

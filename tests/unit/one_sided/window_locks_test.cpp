@@ -24,6 +24,7 @@ class Mutex final : public WindowTarget {
  public:
   void store(int, const WindowMessage&, std::span<const std::byte>) override {}
   std::span<const std::byte> load(int, double&, std::vector<std::byte>&) override { return {}; }
+  void set_stamp(int /*source*/, std::int64_t /*stamp*/) override {}
   bool try_lock(int source) override {
     if (owner >= 0) {
       return false;

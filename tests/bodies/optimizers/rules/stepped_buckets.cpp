@@ -44,7 +44,9 @@ void register_given(const std::string& name, const std::vector<std::size_t>& num
   if (optimizers::find_algorithm(name) == nullptr) {
     AlgorithmRow row;
     row.name = name;
+    row.equation = "x ← x";
     row.description = "Steps some buckets.";
+    row.source = "this test";
     row.make = [numbers](AlgorithmParts parts) {
       return std::make_unique<GivenBuckets>(parts.buckets, numbers);
     };

@@ -47,7 +47,7 @@ struct Rounds {
     windows.average(0, heard, optimizers::view_of(value));
     return number;
   }
-  /// What was counted of rank 0.
+  /// The counts of rank 0.
   [[nodiscard]] LateRank of_rank_0() const {
     for (const LateRank& each : late.ranks()) {
       if (each.rank == 0) {
@@ -93,6 +93,7 @@ TEST(LateNeighbors, NoValueIsOlderThanTheBound) {
     for (int round = 0; round < 6; ++round) {
       rounds.make_one();
     }
+    rounds.windows.announce_absence();  // others may have rounds to make
     for (const LateRank& each : rounds.late.ranks()) {
       EXPECT_LE(each.oldest, kBound) << each.rank;
       EXPECT_EQ(each.rounds_without, 0);
@@ -203,6 +204,31 @@ TEST(LateNeighbors, AWaitBeyondTheTimeoutNamesTheRank) {
   });
 }
 
+// Numbers of rounds run ahead with the fastest rank: whoever has finished must not be waited for.
+TEST(LateNeighbors, NobodyWaitsForARankThatIsAwayUntilItsNextValue) {
+  on_ranks({.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost, Layout::NetworkOnly}},
+           [](Context& context) {
+             Rounds rounds(context, {.grace = kLong, .staleness_bound = 1});
+             ops::barrier(context);
+             if (context.rank() == 0) {
+               rounds.make_one();
+               rounds.windows.announce_absence();
+               meet(context);
+               EXPECT_EQ(rounds.make_one(), 5) << "the number of what has come";
+             } else {
+               for (int round = 0; round < 5; ++round) {
+                 rounds.make_one();
+               }
+               EXPECT_TRUE(rounds.late.ranks().empty());
+               meet(context);
+               EXPECT_TRUE(rounds.windows.wait_for(0, 5, kLong));
+               EXPECT_EQ(rounds.windows.latest_stamp(), 5);
+               rounds.windows.announce_absence();
+             }
+             ops::barrier(context);
+           });
+}
+
 DistributedOptimizerOptions with_numbers(
     const Context& context, const std::map<std::string, double, std::less<>>& numbers) {
   DistributedOptimizerOptions options = full_averaging(context, optimizers::AlgorithmName::WinPut);
@@ -251,6 +277,22 @@ TEST(LateNeighbors, AnOptimizerReportsWhoWasLate) {
       }
       meet(context);
     }
+    meet(context);
+  });
+}
+
+TEST(LateNeighbors, AnOptimizerThatHasFinishedHoldsUpNobody) {
+  on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
+    const Point point(own_seed(context));
+    torch::optim::SGD sgd(point.parameters(), kWindowRate);
+    DistributedOptimizer optimizer(
+        context.shared_from_this(), sgd, point,
+        with_numbers(context, {{"grace_s", 60.0}, {"staleness_bound", 1.0}}));
+    const int steps = context.rank() == 0 ? 1 : 6;
+    for (int step = 0; step < steps; ++step) {
+      optimizer.step();
+    }
+    optimizer.finish();
     meet(context);
   });
 }
