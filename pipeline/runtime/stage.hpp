@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+
+#include "pipeline/pipeline.hpp"
+#include "pipeline/runtime/layers.hpp"
+
+namespace bluefog::pipeline {
+
+/// What a stage has to do: its layers, and which of its passes there are.
+struct StagePart {
+  int begin = 0;                ///< the first layer
+  int end = 0;                  ///< the layer behind the last one
+  int frozen = 0;               ///< layers of the model before this one are frozen
+  bool is_first = true;         ///< inputs are the batch's
+  bool is_last = true;          ///< outputs go into the loss
+  bool gives_gradient = false;  ///< backward passes give one for the stage before
+};
+
+/// The passes of one rank's stage: keeps of each micro-batch what its backward pass needs.
+class Stage {
+ public:
+  /// @param layers, loss outlive this object.
+  Stage(Layers& layers, const Loss& loss, const StagePart& part);
+
+  [[nodiscard]] const StagePart& part() const noexcept { return part_; }
+
+  /// The output of `input`. @param keeps whether a backward pass follows.
+  [[nodiscard]] at::Tensor forward(int micro_batch, const at::Tensor& input, bool keeps);
+  /// On the last stage: the loss of an output, which counts as `weight` in the gradient.
+  /// @return its value.
+  double take_loss(int micro_batch, const at::Tensor& output, const at::Tensor& targets,
+                   double weight, bool keeps);
+  /// Adds to the parameters' gradients.
+  /// @param gradient of the output; undefined on the last stage.
+  /// @return that of the input, if the stage gives one.
+  [[nodiscard]] at::Tensor backward(int micro_batch, const at::Tensor& gradient);
+
+ private:
+  struct Kept {
+    at::Tensor input;
+    at::Tensor output;
+  };
+
+  Layers& layers_;
+  const Loss& loss_;
+  StagePart part_;
+  std::map<int, Kept> kept_;
+};
+
+}  // namespace bluefog::pipeline
