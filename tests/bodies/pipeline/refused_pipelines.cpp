@@ -21,7 +21,6 @@ namespace {
 using pipeline::Loss;
 using pipeline::Pipeline;
 using pipeline::PipelineOptions;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 using Module = std::shared_ptr<torch::nn::Module>;
@@ -142,8 +141,12 @@ TEST(RefusedPipeline, WrongBatchesEndTheStepOnAllRanks) {
     const int last = context.size() - 1;
     const bool is_first = context.rank() == 0;
     const bool is_last = context.rank() == last;
-    const std::string inputs = failure_of_step<InvalidArgument>(
-        context, 0, with([&](auto& batch) { batch.inputs = batch.inputs.slice(0, 1); }));
+    const std::string inputs = failure_of_step<InvalidArgument>(context, 0, with([&](auto& batch) {
+                                                                  if (is_first) {
+                                                                    batch.inputs =
+                                                                        batch.inputs.slice(0, 1);
+                                                                  }
+                                                                }));
     if (is_first) {
       EXPECT_THAT(inputs, HasSubstr("rank 0, Pipeline, stage 0: expected inputs of 8 rows, found "
                                     "float64[7, 6]"));
@@ -178,7 +181,11 @@ TEST(RefusedPipeline, RowsThatDifferBetweenStagesAreAMismatch) {
     const AllRows rows(8 + context.rank());
     auto batch = rows.of(pipeline.layout(), context.rank());
     const auto [rank, text] = failure_of([&] { pipeline.compute_gradients(batch); });
-    EXPECT_THAT(text, AnyOf(HasSubstr("message(float64[40"), HasSubstr("rank ")));
+    const auto both = HasSubstr(
+        "rank 0 called message(float64[32], name 'tag 1'), rank 1 called "
+        "message(float64[40], name 'tag 1')");
+    // The end of the receiver's context may overtake its refusal.
+    EXPECT_TRUE(::testing::Value(text, both) || (context.rank() == 0 && rank == 1)) << text;
     EXPECT_THROW(pipeline.compute_gradients(batch), StateError);
   });
 }
@@ -191,7 +198,8 @@ TEST(RefusedPipeline, RowsThatDifferBetweenReplicasAreAMismatch) {
     auto batch = rows.of(pipeline.layout(), context.rank());
     batch.all_rows = 8 + context.rank();
     const auto [rank, text] = failure_of([&] { pipeline.compute_gradients(batch); });
-    EXPECT_THAT(text, AnyOf(HasSubstr("gradients of 8 rows"), HasSubstr("rank ")));
+    const bool is_mismatch = ::testing::Value(text, HasSubstr("gradients of 9 rows"));
+    EXPECT_TRUE(is_mismatch || rank == 1 - context.rank()) << text;
   });
 }
 
