@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
 #include "optimizers/parameter.hpp"
+#include "pipeline/elastic_plan.hpp"
 #include "pipeline/partition.hpp"
 #include "pipeline/pipeline_layout.hpp"
 #include "pipeline/stage_actions.hpp"
@@ -37,6 +39,20 @@ enum class ReplicaSync : std::uint8_t {
   Parameters,
 };
 
+/// The outputs that frozen layers of the first stage had for a sample, to be used again: in memory
+/// that the ranks of a host share, then in a file that they share, whose name is taken away at once.
+///
+/// An output is used for the sample and depth for which it was computed, and as long as the frozen
+/// parameters and buffers are what they were (by a digest of them in each step). It is the very
+/// bytes. Inputs of a sample have to be the same in every epoch.
+struct CacheOptions {
+  std::int64_t samples = 0;       ///< numbers of samples are below it
+  std::int64_t memory_bytes = 0;  ///< for rows, on each host; an index of 24 bytes a sample comes
+                                  ///< to it on each rank
+  std::int64_t disk_bytes = 0;    ///< the most that the file may take, on each host
+  std::string folder{};           ///< for the file
+};
+
 /// How a `Pipeline` works. The same on all ranks.
 struct PipelineOptions {
   int stages = 1;  ///< K, which divides the number of ranks
@@ -50,6 +66,8 @@ struct PipelineOptions {
   /// Makes W(t) over so many replicas, for `ReplicaSync::Parameters`; empty: the static exponential
   /// graph, base 2.
   std::function<Schedule(int replicas)> make_schedule{};
+  /// Whether outputs of frozen layers are kept; absent: no.
+  std::optional<CacheOptions> cache{};
 };
 
 /// A rank's part of a step.
@@ -58,6 +76,9 @@ struct PipelineBatch {
   at::Tensor targets{};       ///< [rows, …], on the last stage; elsewhere not looked at
   std::int64_t rows = 0;      ///< of this pipeline, the same on all its ranks; 0 where it has none
   std::int64_t all_rows = 0;  ///< of all pipelines, the same on all ranks; 0: rows × replicas
+  /// The rows' numbers in the data, on the first stage, for `PipelineOptions::cache`; empty: nothing
+  /// is kept of these rows, or used.
+  std::vector<std::int64_t> samples{};
 };
 
 /// Where a rank's time went, in seconds.
@@ -74,6 +95,8 @@ struct StepTimes {
 struct StepResult {
   /// The mean loss of this pipeline's rows, on its last stage where it had rows.
   std::optional<double> loss;
+  std::int64_t cached_rows =
+      0;            ///< rows whose frozen layers have come from the cache, on this rank
   StepTimes times;  ///< this rank's
 };
 
@@ -81,15 +104,6 @@ struct StepResult {
 struct PipelineOutputs {
   at::Tensor outputs;          ///< [rows, …], on the last stage; elsewhere undefined
   std::optional<double> loss;  ///< as `StepResult::loss`
-};
-
-/// The stages of a pipeline, and how much of the model is frozen: what `Pipeline::rearrange` takes.
-struct Arrangement {
-  int stages = 1;  ///< K, which divides the number of ranks
-  int frozen = 0;  ///< the first so many layers of the model are frozen
-
-  /// Memberwise.
-  friend bool operator==(const Arrangement&, const Arrangement&) = default;
 };
 
 /// A sequential model in stages over ranks: n / K pipelines of K ranks, each with its own rows.
@@ -139,8 +153,10 @@ class Pipeline {
   /// `ReplicaSync::Parameters` the average that follows.
   /// @param optimizer over the model's parameters, or those of this rank's stage.
   /// @throws InvalidArgument for inputs or targets of another number of rows, activations that are
-  ///   not floating, whose rows or other dimensions change, a loss that is no number, and what a
-  ///   layer refuses, naming it. @throws MismatchError for rows that differ between ranks.
+  ///   not floating, whose rows or other dimensions change, a loss that is no number, numbers of
+  ///   samples that are too many, too few or too large, and what a layer refuses, naming it.
+  ///   @throws TransportError for a full disk. @throws MismatchError for rows that differ between
+  ///   ranks.
   /// @throws PeerFailure, TimeoutError, StateError as above.
   StepResult step(torch::optim::Optimizer& optimizer, const PipelineBatch& batch);
 

@@ -70,6 +70,9 @@ Pipeline::State::State(const std::shared_ptr<Context>& context,
   statement.lines = statement_of(options_, layers_ ? &*layers_ : nullptr);
   optimizers::check_ranks_agree(*context_, "Pipeline", statement);
   share_first_parameters();
+  if (options_.cache) {
+    cache_.emplace(*context_, *options_.cache);
+  }
   take_place();
 }
 
@@ -130,13 +133,22 @@ void Pipeline::State::take_place() {
     }
   }
   const int trained = layers_->first_trained(frozen_);
+  const int kept_depth = std::min(frozen_, partition.end(own));
+  frozen_outputs_.reset();
+  if (cache_) {
+    cache_->begin_generation();
+    if (own == 0 && kept_depth > 0) {
+      frozen_outputs_.emplace(*cache_, *layers_, kept_depth);
+    }
+  }
   stage_.emplace(*layers_, loss_,
                  StagePart{.begin = partition.begin(own),
                            .end = partition.end(own),
                            .frozen = frozen_,
                            .is_first = own == 0,
                            .is_last = own == partition.stages() - 1,
-                           .gives_gradient = trained < partition.begin(own)});
+                           .gives_gradient = trained < partition.begin(own)},
+                 frozen_outputs_ ? &*frozen_outputs_ : nullptr);
   links_.emplace(*context_, placement_->layout);
   replicas_.emplace(*context_, placement_->layout, options_, trained_parameters());
 }
@@ -194,9 +206,25 @@ void Pipeline::State::check_batch(const PipelineBatch& batch) const {
   }
   if (batch.rows > 0 && stage_->part().is_first) {
     check("inputs", batch.inputs);
+    check_samples(batch);
   }
   if (batch.rows > 0 && stage_->part().is_last && batch.targets.defined()) {
     check("targets", batch.targets);
+  }
+}
+
+void Pipeline::State::check_samples(const PipelineBatch& batch) const {
+  if (batch.samples.empty() || !cache_) {
+    return;
+  }
+  const auto outside = std::ranges::find_if(batch.samples, [&](std::int64_t sample) {
+    return sample < 0 || sample >= cache_->samples();
+  });
+  if (std::ssize(batch.samples) != batch.rows || outside != batch.samples.end()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected the numbers of {} samples, from 0 to {}, found {}{}", where(), batch.rows,
+        cache_->samples() - 1, batch.samples.size(),
+        outside != batch.samples.end() ? fmt::format(", {} among them", *outside) : ""));
   }
 }
 
@@ -230,9 +258,14 @@ StepResult Pipeline::State::run_step(torch::optim::Optimizer* optimizer,
                                                    ? placement_->partition.stage_of(trained)
                                                    : placement_->layout.stages()};
     replicas_->begin_step();
+    if (frozen_outputs_ && !batch.samples.empty()) {
+      const Stopwatch watch(result.times.forward);
+      frozen_outputs_->begin_step();
+    }
     StagePasses passes(*stage_, *links_, batch, rows, sums ? all_rows : batch.rows);
     passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())),
                result.times);
+    result.cached_rows = frozen_outputs_ ? frozen_outputs_->take_found_rows() : 0;
     if (stage_->part().is_last && batch.rows > 0) {
       result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
     }
@@ -252,9 +285,11 @@ StepResult Pipeline::State::run_step(torch::optim::Optimizer* optimizer,
   return result;
 }
 
-PipelineOutputs Pipeline::State::evaluate(const PipelineBatch& batch) {
+PipelineOutputs Pipeline::State::evaluate(const PipelineBatch& given) {
   return guarded([&] {
-    check_batch(batch);
+    check_batch(given);
+    PipelineBatch batch = given;
+    batch.samples.clear();  // those of evaluations may be of other data
     const std::vector<std::int64_t> rows = micro_batch_rows(batch.rows, micro_batches());
     const int stages = placement_->layout.stages();
     const PipelineShape shape{

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "pipeline/pipeline.hpp"
+#include "pipeline/runtime/activation_cache.hpp"
+#include "pipeline/runtime/frozen_outputs.hpp"
 #include "pipeline/runtime/layers.hpp"
 #include "pipeline/runtime/replica_group.hpp"
 #include "pipeline/runtime/stage.hpp"
@@ -46,6 +48,7 @@ class Pipeline::State {
   void check_arrangement(const Arrangement& wanted) const;
   void take_place();
   void check_batch(const PipelineBatch& batch) const;
+  void check_samples(const PipelineBatch& batch) const;
   StepResult run_step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch);
   void move_layers(const Placement& before, torch::optim::Optimizer& optimizer);
   [[nodiscard]] std::string where() const;
@@ -59,6 +62,8 @@ class Pipeline::State {
   int frozen_ = 0;
   std::int64_t round_ = 0;
   bool has_failed_ = false;
+  std::optional<ActivationCache> cache_;
+  std::optional<FrozenOutputs> frozen_outputs_;
   std::optional<StageLinks> links_;
   std::optional<Stage> stage_;
   std::optional<ReplicaGroup> replicas_;

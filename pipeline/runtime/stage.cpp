@@ -10,15 +10,21 @@
 
 namespace bluefog::pipeline {
 
-Stage::Stage(Layers& layers, const Loss& loss, const StagePart& part)
-    : layers_(layers), loss_(loss), part_(part) {}
+Stage::Stage(Layers& layers, const Loss& loss, const StagePart& part, FrozenOutputs* cached)
+    : layers_(layers), loss_(loss), part_(part), cached_(cached) {}
 
-at::Tensor Stage::forward(int micro_batch, const at::Tensor& input, bool keeps) {
+at::Tensor Stage::forward(int micro_batch, const at::Tensor& input, bool keeps,
+                          std::span<const std::int64_t> samples) {
   at::Tensor values = input;
   const int trained_from = std::clamp(part_.frozen, part_.begin, part_.end);
+  int next = part_.begin;
+  if (cached_ != nullptr && !samples.empty()) {
+    values = cached_->of(values, samples);
+    next = cached_->depth();
+  }
   {
     const torch::NoGradGuard no_grad;
-    for (int layer = part_.begin; layer < (keeps ? trained_from : part_.end); ++layer) {
+    for (int layer = next; layer < (keeps ? trained_from : part_.end); ++layer) {
       values = layers_.forward(layer, values);
     }
   }

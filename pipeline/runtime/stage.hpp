@@ -2,9 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
+#include <span>
 
 #include "pipeline/pipeline.hpp"
+#include "pipeline/runtime/frozen_outputs.hpp"
 #include "pipeline/runtime/layers.hpp"
 
 namespace bluefog::pipeline {
@@ -23,12 +26,15 @@ struct StagePart {
 class Stage {
  public:
   /// @param layers, loss outlive this object.
-  Stage(Layers& layers, const Loss& loss, const StagePart& part);
+  /// @param cached the outputs of its frozen layers, where they are kept; else null.
+  Stage(Layers& layers, const Loss& loss, const StagePart& part, FrozenOutputs* cached);
 
   [[nodiscard]] const StagePart& part() const noexcept { return part_; }
 
   /// The output of `input`. @param keeps whether a backward pass follows.
-  [[nodiscard]] at::Tensor forward(int micro_batch, const at::Tensor& input, bool keeps);
+  /// @param samples the rows' numbers, to look up what is cached of them; may be empty.
+  [[nodiscard]] at::Tensor forward(int micro_batch, const at::Tensor& input, bool keeps,
+                                   std::span<const std::int64_t> samples);
   /// On the last stage: the loss of an output, which counts as `weight` in the gradient.
   /// @return its value.
   double take_loss(int micro_batch, const at::Tensor& output, const at::Tensor& targets,
@@ -47,6 +53,7 @@ class Stage {
   Layers& layers_;
   const Loss& loss_;
   StagePart part_;
+  FrozenOutputs* cached_;
   std::map<int, Kept> kept_;
 };
 

@@ -52,7 +52,7 @@ void StagePasses::run(const Action& action, StepTimes& times) {
 void StagePasses::forward(int micro_batch) {
   const at::Tensor input =
       stage_.part().is_first ? cut(batch_.inputs, micro_batch) : std::exchange(arrived_, {});
-  made_ = stage_.forward(micro_batch, input, keeps_);
+  made_ = stage_.forward(micro_batch, input, keeps_, samples_of(micro_batch));
   if (!stage_.part().is_last) {
     return;
   }
@@ -67,9 +67,21 @@ void StagePasses::forward(int micro_batch) {
   }
 }
 
+std::int64_t StagePasses::first_row(int micro_batch) const {
+  return std::accumulate(rows_.begin(), rows_.begin() + micro_batch, std::int64_t{0});
+}
+
 at::Tensor StagePasses::cut(const at::Tensor& whole, int micro_batch) const {
-  const auto first = std::accumulate(rows_.begin(), rows_.begin() + micro_batch, std::int64_t{0});
-  return whole.narrow(0, first, rows_of(micro_batch));
+  return whole.narrow(0, first_row(micro_batch), rows_of(micro_batch));
+}
+
+std::span<const std::int64_t> StagePasses::samples_of(int micro_batch) const {
+  if (batch_.samples.empty()) {
+    return {};
+  }
+  return std::span(batch_.samples)
+      .subspan(static_cast<std::size_t>(first_row(micro_batch)),
+               static_cast<std::size_t>(rows_of(micro_batch)));
 }
 
 std::int64_t StagePasses::rows_of(int micro_batch) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pipeline/pipeline.hpp"
@@ -27,6 +28,8 @@ class StagePasses {
   void run(const Action& action, StepTimes& times);
   void forward(int micro_batch);
   [[nodiscard]] at::Tensor cut(const at::Tensor& whole, int micro_batch) const;
+  [[nodiscard]] std::span<const std::int64_t> samples_of(int micro_batch) const;
+  [[nodiscard]] std::int64_t first_row(int micro_batch) const;
   [[nodiscard]] std::int64_t rows_of(int micro_batch) const;
 
   Stage& stage_;

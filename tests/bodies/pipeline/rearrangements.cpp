@@ -243,16 +243,16 @@ TEST(Rearrangement, BuffersMoveWithTheirLayers) {
 /// A run as users write it: every sample of an epoch once, through every change.
 TEST(Rearrangement, EpochsSeeEverySampleOnceAndTrainAsOneProcess) {
   on_ranks(pipeline_ranks(), [](Context& context) {
-    constexpr std::int64_t kSamples = 50;
-    const AllRows data(kSamples);
+    constexpr std::int64_t kEpochSamples = 50;
+    const AllRows data(kEpochSamples);
     auto model = five_layers();
     const auto steps = arrangements(context.size());
     Pipeline pipeline(context.shared_from_this(), model.ptr(), squares,
                       {.stages = steps.front().stages, .micro_batches = 4});
     const auto optimizer = optimizer_named("SGD", model);
     Alone alone("SGD");
-    pipeline::EpochShares shares(kSamples, 16, 3);
-    pipeline::EpochShares all(kSamples, 16, 3);
+    pipeline::EpochShares shares(kEpochSamples, 16, 3);
+    pipeline::EpochShares all(kEpochSamples, 16, 3);
     std::int64_t epoch = 0;
     for (const Arrangement& wanted : steps) {
       shares.begin_epoch(epoch);
@@ -276,7 +276,7 @@ TEST(Rearrangement, EpochsSeeEverySampleOnceAndTrainAsOneProcess) {
         alone.step(batch);
         seen += own.rows;
       }
-      EXPECT_EQ(seen, kSamples);
+      EXPECT_EQ(seen, kEpochSamples);
       expect_parameters(pipeline, alone.model);
     }
   });
