@@ -19,7 +19,7 @@ struct Arrangement {
   friend bool operator==(const Arrangement&, const Arrangement&) = default;
 };
 
-/// What freezes and what shrinks, for `ElasticPlan`.
+/// The parts of an elastic run, for `ElasticPlan`.
 struct ElasticOptions {
   double alpha = 1.0 / 3;                    ///< as `FreezeOptions::alpha`
   LastLayer last = LastLayer::StaysTrained;  ///< as `FreezeOptions::last`

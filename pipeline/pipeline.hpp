@@ -29,7 +29,7 @@ namespace bluefog::pipeline {
 /// The mean loss of the rows of `outputs`: a floating tensor of one element.
 using Loss = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 
-/// What the replicas of a stage, its ranks in all pipelines, do with each other in a step.
+/// The part of a step in which replicas of a stage, its ranks in all pipelines, meet.
 enum class ReplicaSync : std::uint8_t {
   /// The gradient is that of all pipelines' rows together, the same bits on all replicas: they stay
   /// one model.
@@ -81,7 +81,7 @@ struct PipelineBatch {
   std::vector<std::int64_t> samples{};
 };
 
-/// Where a rank's time went, in seconds.
+/// A rank's time by its uses, in seconds.
 struct StepTimes {
   double forward = 0;    ///< forward passes
   double backward = 0;   ///< backward passes
@@ -91,7 +91,7 @@ struct StepTimes {
   double total = 0;      ///< of the call
 };
 
-/// What a step gives.
+/// The results of a step on one rank.
 struct StepResult {
   /// The mean loss of this pipeline's rows, on its last stage where it had rows.
   std::optional<double> loss;
@@ -100,7 +100,7 @@ struct StepResult {
   StepTimes times;  ///< this rank's
 };
 
-/// What `Pipeline::evaluate` gives.
+/// The results of `Pipeline::evaluate` on one rank.
 struct PipelineOutputs {
   at::Tensor outputs;          ///< [rows, …], on the last stage; elsewhere undefined
   std::optional<double> loss;  ///< as `StepResult::loss`

@@ -38,7 +38,7 @@ class PipelineLayout {
   int stages_;
 };
 
-/// Where the layers are: which rank has which stage, and which stage has which layers.
+/// The places of layers: which rank has which stage, and which stage has which layers.
 struct Placement {
   PipelineLayout layout;  ///< ranks and stages
   Partition partition;    ///< stages and layers; as many stages

@@ -20,7 +20,7 @@ struct TimedAction {
   double end = 0;    ///< the same as `begin` for messages
 };
 
-/// What `simulate` found.
+/// A simulated run of a schedule.
 struct SimulatedSchedule {
   std::vector<std::vector<TimedAction>> stages;  ///< by stage, in the order of its actions
   double makespan = 0;                           ///< until the last action of all stages

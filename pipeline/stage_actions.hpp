@@ -23,7 +23,7 @@ enum class ScheduleKind : std::uint8_t {
 /// The schedule of that name. @throws InvalidArgument for another word, with those that there are.
 [[nodiscard]] ScheduleKind schedule_named(std::string_view name);
 
-/// What a stage does in one action.
+/// The kinds of actions of a stage.
 enum class ActionKind : std::uint8_t {
   ReceiveActivation,  ///< waits for the stage before
   Forward,            ///< computes this stage's output, and on the last stage the loss
@@ -45,7 +45,7 @@ struct Action {
 /// "forward 3", "receive gradient 0".
 [[nodiscard]] std::string describe(const Action& action);
 
-/// What a schedule is made for.
+/// The pipeline that a schedule is made for.
 struct PipelineShape {
   int stages = 1;         ///< K
   int micro_batches = 1;  ///< M; 0: nothing to do

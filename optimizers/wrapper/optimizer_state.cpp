@@ -8,7 +8,7 @@
 
 #include "ops/collectives.hpp"
 #include "optimizers/parameter_collectives.hpp"
-#include "optimizers/wrapper/parameter_states.hpp"
+#include "optimizers/wrapper/states/parameter_states.hpp"
 
 namespace bluefog::optimizers {
 namespace {

@@ -46,7 +46,7 @@ class ActivationCache {
     std::uint64_t stamp = 0;
     std::uint64_t checksum = 0;
   };
-  /// Where a row lies.
+  /// The memory of a row, or its place in the file.
   struct Place {
     std::byte* memory = nullptr;
     std::optional<std::uint64_t> offset{};  ///< in the file

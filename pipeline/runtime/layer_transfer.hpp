@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
-#include "optimizers/wrapper/parameter_states.hpp"
+#include "optimizers/wrapper/states/parameter_states.hpp"
 #include "pipeline/pipeline_layout.hpp"
 #include "pipeline/runtime/layers.hpp"
 

@@ -14,7 +14,7 @@
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/parameter_collectives.hpp"
-#include "optimizers/wrapper/parameter_states.hpp"
+#include "optimizers/wrapper/states/parameter_states.hpp"
 #include "pipeline/runtime/layer_transfer.hpp"
 #include "pipeline/runtime/stage_passes.hpp"
 

@@ -16,7 +16,7 @@
 
 namespace bluefog::pipeline {
 
-/// What a `Pipeline` consists of.
+/// The parts of a `Pipeline`.
 class Pipeline::State {
  public:
   State(const std::shared_ptr<Context>& context, const std::shared_ptr<torch::nn::Module>& model,

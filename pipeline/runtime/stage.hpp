@@ -12,7 +12,7 @@
 
 namespace bluefog::pipeline {
 
-/// What a stage has to do: its layers, and which of its passes there are.
+/// The work of a stage: its layers, and which of its passes there are.
 struct StagePart {
   int begin = 0;                ///< the first layer
   int end = 0;                  ///< the layer behind the last one

@@ -17,7 +17,7 @@ namespace bluefog::pipeline {
 /// The tags of messages between stages.
 enum class MessageTag : int { Form, Activation, Gradient, Layer };
 
-/// What the rows of an activation are: the dtype, and the dimensions behind the first.
+/// The form of an activation's rows: the dtype, and the dimensions behind the first.
 struct RowForm {
   at::ScalarType dtype = at::kFloat;
   std::vector<std::int64_t> sizes;

@@ -24,7 +24,8 @@ TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.codes", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
               "optimizers.wrapper")
-LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn.stores", "nn", "pipeline.plans", "pipeline")
+LIBRARIES = (*RUNTIME, *TOPOLOGY, *OPS, *OPTIMIZERS, "nn.stores", "nn", "pipeline.plans",
+             "pipeline")
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
 
 
@@ -131,6 +132,7 @@ FOLDERS = {
     "optimizers/algorithms/momentum": ("registry",),
     "optimizers/algorithms/outer": ("registry",),
     "optimizers/algorithms/windows": ("registry",),
+    "optimizers/wrapper/states": (),
 }
 # Folders of a room that are as open to others as the room itself.
 OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")
@@ -177,7 +179,7 @@ DOORS = {
     "optimizers/buckets/windows/late_sources.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "pipeline/", "python/"),
     "optimizers/wrapper/newcomers.hpp": ("python/",),
-    "optimizers/wrapper/parameter_states.hpp": ("pipeline/",),
+    "optimizers/wrapper/states/parameter_states.hpp": ("pipeline/",),
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/model_check.hpp": ("optimizers/wrapper/",),
     "optimizers/checks/model_statement.hpp": ("optimizers/wrapper/",),

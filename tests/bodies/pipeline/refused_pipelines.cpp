@@ -1,4 +1,4 @@
-// What no pipeline takes, and ranks that fail: errors on all ranks, and nobody waits for ever.
+// Models and batches that no pipeline takes, and ranks that fail: errors on all ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-#include "optimizers/wrapper/parameter_states.hpp"
+#include "optimizers/wrapper/states/parameter_states.hpp"
 
 #include <c10/util/Type.h>
 #include <fmt/format.h>
