@@ -166,7 +166,6 @@ DOORS = {
     "optimizers/buckets/bound_values.hpp": ("optimizers/wrapper/",),
     "optimizers/buckets/bucket_memory.hpp": ("optimizers/wrapper/", "pipeline/"),
     "optimizers/buckets/bucket_readiness.hpp": ("optimizers/algorithms/",),
-    "optimizers/buckets/bucket_windows.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/fingerprint.hpp": ("pipeline/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/", "optimizers/algorithms/"),
     "optimizers/buckets/flat_state.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),

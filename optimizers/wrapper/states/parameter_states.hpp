@@ -29,7 +29,7 @@ class ParameterStates {
 
   /// "SGD".
   [[nodiscard]] const std::string& name() const noexcept { return kind_.name; }
-  /// Of each parameter: whether it has state, which of its tensors are there, its step, their
+  /// `kNumbers` a parameter: whether it has state, which of its tensors are there, its step, their
   /// dtypes.
   [[nodiscard]] std::vector<std::int64_t> summarize(
       const std::vector<at::Tensor>& parameters) const;
