@@ -6,20 +6,15 @@ Under bfrun --min-np 2 it goes on where ranks are lost.
 """
 
 import argparse
-import gzip
 import pathlib
-import sys
 
-import numpy
 import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-from helpers import devices, dist_optimizer, evaluation
+from helpers import devices, dist_optimizer, evaluation, idx
 from helpers.counts import at_least, between, rate
 from helpers.networks import SmallNet
-
-DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def parse_arguments():
@@ -29,7 +24,7 @@ def parse_arguments():
     parser.add_argument(
         "--data",
         type=pathlib.Path,
-        default=DEFAULT_DATA,
+        default=idx.DEFAULT_DATA,
         help="folder with the four IDX files, plain or .gz",
     )
     parser.add_argument("--epochs", type=at_least(0), default=10)
@@ -56,34 +51,6 @@ def parse_arguments():
     return arguments
 
 
-def read_idx(folder, name):
-    """The array of one IDX file. Its header says how long it is."""
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.exists():
-            data = path.read_bytes()
-            data = gzip.decompress(data) if path.suffix == ".gz" else data
-            break
-    else:
-        sys.exit(
-            f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
-            "a folder with --data"
-        )
-    dimensions = data[3] if len(data) >= 4 else 0
-    if len(data) < 4 + 4 * dimensions or dimensions < 1:
-        sys.exit(f"{path}: expected a header of an IDX file, found {len(data)} bytes")
-    shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
-    values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
-    if values.size != shape.prod():
-        sys.exit(f"{folder / name}: expected {shape.prod()} values, found {values.size}")
-    return torch.from_numpy(values.reshape(tuple(shape)).copy())
-
-
-def load(folder, part):
-    images = read_idx(folder, f"{part}-images-idx3-ubyte").float().div_(255).sub_(0.5).unsqueeze(1)
-    labels = read_idx(folder, f"{part}-labels-idx1-ubyte").long()
-    return torch.utils.data.TensorDataset(images, labels)
-
-
 def train(arguments, device, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
@@ -108,7 +75,10 @@ def main():
     bf.init()
     device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
-    train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
+    train_data, test_data = (
+        torch.utils.data.TensorDataset(*idx.load(arguments.data, part))
+        for part in ("train", "t10k")
+    )
     sampler = bf.ElasticSampler(train_data, seed=arguments.seed)
     loader = torch.utils.data.DataLoader(
         train_data, batch_size=arguments.batch_size, sampler=sampler

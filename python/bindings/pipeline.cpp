@@ -57,19 +57,16 @@ void bind_partitions(py::module_& module) {
   module.def(
       "partition_layers",
       [](const Costs& costs, int stages, int frozen, const Skips& skips, double slack) {
-        return begins_of(pipes::partition_layers(costs, {.stages = stages,
-                                                         .frozen = frozen,
-                                                         .skips = skips_of(skips),
-                                                         .slack = slack}));
+        return begins_of(pipes::partition_layers(
+            costs, {.stages = stages, .frozen = frozen, .skips = skips_of(skips), .slack = slack}));
       },
       py::arg("costs"), py::arg("stages"), py::arg("frozen"), py::arg("skips"), py::arg("slack"));
   module.def(
       "layer_moves",
       [](int size, int layers, const std::vector<int>& before, const std::vector<int>& after) {
         std::vector<std::tuple<int, int, int>> moves;
-        for (const pipes::LayerMove& move :
-             pipes::layer_moves(placement_of(size, before, layers),
-                                placement_of(size, after, layers))) {
+        for (const pipes::LayerMove& move : pipes::layer_moves(placement_of(size, before, layers),
+                                                               placement_of(size, after, layers))) {
           moves.emplace_back(move.layer, move.from, move.to);
         }
         return moves;
@@ -87,22 +84,22 @@ void bind_partitions(py::module_& module) {
 void bind_pipeline(py::module_& module) {
   bind_partitions(module);
   py::class_<pipes::ElasticPlan>(module, "ElasticPlan")
-      .def(py::init([](const Costs& costs, int stages, const Skips& skips, double slack,
-                       double alpha, bool freeze_last, int embedding_layers, int head_layers,
-                       bool freezes, bool shrinks) {
-             return pipes::ElasticPlan(
-                 costs, {.stages = stages, .skips = skips_of(skips), .slack = slack},
-                 {.alpha = alpha,
-                  .last = freeze_last ? pipes::LastLayer::MayFreeze
-                                      : pipes::LastLayer::StaysTrained,
-                  .embedding_layers = embedding_layers,
-                  .head_layers = head_layers,
-                  .freezes = freezes,
-                  .shrinks = shrinks});
-           }),
-           py::arg("costs"), py::arg("stages"), py::arg("skips"), py::arg("slack"),
-           py::arg("alpha"), py::arg("freeze_last"), py::arg("embedding_layers"),
-           py::arg("head_layers"), py::arg("freezes"), py::arg("shrinks"))
+      .def(
+          py::init([](const Costs& costs, int stages, const Skips& skips, double slack,
+                      double alpha, bool freeze_last, int embedding_layers, int head_layers,
+                      bool freezes, bool shrinks) {
+            return pipes::ElasticPlan(
+                costs, {.stages = stages, .skips = skips_of(skips), .slack = slack},
+                {.alpha = alpha,
+                 .last = freeze_last ? pipes::LastLayer::MayFreeze : pipes::LastLayer::StaysTrained,
+                 .embedding_layers = embedding_layers,
+                 .head_layers = head_layers,
+                 .freezes = freezes,
+                 .shrinks = shrinks});
+          }),
+          py::arg("costs"), py::arg("stages"), py::arg("skips"), py::arg("slack"), py::arg("alpha"),
+          py::arg("freeze_last"), py::arg("embedding_layers"), py::arg("head_layers"),
+          py::arg("freezes"), py::arg("shrinks"))
       .def(
           "advance",
           [](pipes::ElasticPlan& plan, const std::vector<double>& norms) {

@@ -12,7 +12,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, MismatchError, PeerFailure, StateError
-from bluefog_cpp.pipeline._layers import Layers, StageLayers
+from bluefog_cpp.pipeline._layers import Layers, Sends, StageLayers
 from bluefog_cpp.pipeline._plans import Skips, initial_micro_batches, partition_layers
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -295,15 +295,16 @@ class ElasticPipeline:
         self._layers.freeze(frozen, optimizer)
         moves = core.layer_moves(dist.get_world_size(), len(self._layers), self._begins, after)
         rank = dist.get_rank()
-        sent = []
+        sent: Sends = []
         for layer, source, to in moves:
             if source == rank:
                 sent += self._layers.send(layer, to, optimizer)
         for layer, source, to in moves:
             if to == rank:
                 self._layers.receive(layer, source, optimizer)
-        for work in sent:
-            work.wait()
+        for work, _ in sent:
+            if work is not None:
+                work.wait()
         self._begins = after
         self._take_place(optimizer)
 

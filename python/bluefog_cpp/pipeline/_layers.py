@@ -12,6 +12,8 @@ from torch import nn
 from bluefog_cpp.errors import InvalidArgument
 
 _STATE_TAG = 1
+# Messages on their way, with the tensors that they send.
+Sends = list[tuple[dist.Work | None, torch.Tensor]]
 
 
 class Layers:
@@ -90,8 +92,8 @@ class Layers:
             if optimizer is not None:
                 optimizer.state.pop(tensor, None)
 
-    def send(self, layer: int, to: int, optimizer: torch.optim.Optimizer) -> list[dist.Work]:
-        """Sends tensors and state; the memory stays until all is on its way."""
+    def send(self, layer: int, to: int, optimizer: torch.optim.Optimizer) -> Sends:
+        """Sends tensors and state."""
         state = [dict(optimizer.state[tensor]) if tensor in optimizer.state else {}
                  for _, tensor in self.tensors(layer)]
         stream = io.BytesIO()
@@ -99,7 +101,7 @@ class Layers:
         packed = torch.frombuffer(bytearray(stream.getvalue()), dtype=torch.uint8)
         parts = [torch.tensor([packed.numel()]), packed,
                  *(tensor.detach().contiguous() for _, tensor in self.tensors(layer))]
-        return [_kept(dist.isend(part, to, tag=_STATE_TAG), part) for part in parts]
+        return [(dist.isend(part, to, tag=_STATE_TAG), part) for part in parts]
 
     def receive(self, layer: int, source: int, optimizer: torch.optim.Optimizer) -> None:
         """Makes room for a layer, and fills it."""
@@ -114,12 +116,6 @@ class Layers:
             optimizer.state.pop(tensor, None)
             if state:
                 optimizer.state[tensor] = state
-
-
-def _kept(work: Any, tensor: torch.Tensor) -> Any:
-    """The work, with which the tensor lives."""
-    work.tensor_that_is_sent = tensor
-    return work
 
 
 class _Cut(torch.autograd.Function):
