@@ -157,4 +157,5 @@ class StageLayers(nn.Module):
             values = layer(values)
         if torch.is_grad_enabled() and not values.requires_grad:
             values.requires_grad_()
-        return values
+        # torch's stages compare strides with those of a run without memory, which may differ.
+        return values.contiguous()
