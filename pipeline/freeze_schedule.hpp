@@ -44,7 +44,7 @@ class FreezeSchedule {
   /// The decision with the gradients of the last steps: with ℓ the number, from 1, of the unfrozen
   /// layer whose norm is least (of several the first),
   ///
-  ///     L_f(T) = max(L_f(T−1), min(bound(T), ℓ)).
+  ///     L_f(T) = min(bound(T), ℓ).
   ///
   /// @param norms of the unfrozen layers, depth() + 1 to L.
   /// @throws InvalidArgument for another number of norms, or one that is negative or no number;

@@ -183,6 +183,14 @@ class Pipeline {
   ///   SGD, Adam, AdamW, RMSprop and Adagrad.
   void rearrange(const Arrangement& wanted, torch::optim::Optimizer& optimizer);
 
+  /// Collective. Tries the passes of `batch` with each number of micro-batches, twice, and stays with
+  /// the one whose second trial takes least time on the slowest rank. Gradients are cleared
+  /// afterwards, buffers are what they were; layers that draw random numbers draw some.
+  /// @param candidates empty: 1, 2, 4 and 8 times the number of stages.
+  /// @return the number, the same on all ranks, which `step` takes from now on.
+  /// @throws InvalidArgument for a candidate below 1, and as `step`.
+  int choose_micro_batches(const PipelineBatch& batch, std::vector<int> candidates = {});
+
   /// Collective. The parameters of each stage become their mean over its replicas, the same bits on
   /// all of them: before evaluation, and at the end, with `ReplicaSync::Parameters`.
   void average_replicas();

@@ -65,7 +65,8 @@ int FreezeSchedule::freeze_up_to(int limit) {
   ++times_;
   const int most = options_.last == LastLayer::MayFreeze ? options_.layers : options_.layers - 1;
   const int bound = freeze_bound(options_.layers, options_.alpha, times_);
-  depth_ = std::max(depth_, std::min({bound, limit, most}));
+  // Bounds rise, and a layer that limits is one that is not frozen yet: the depth never falls.
+  depth_ = std::min({bound, limit, most});
   return depth_;
 }
 

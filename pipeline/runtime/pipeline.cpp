@@ -29,6 +29,10 @@ void Pipeline::rearrange(const Arrangement& wanted, torch::optim::Optimizer& opt
   state_->rearrange(wanted, optimizer);
 }
 
+int Pipeline::choose_micro_batches(const PipelineBatch& batch, std::vector<int> candidates) {
+  return state_->choose_micro_batches(batch, std::move(candidates));
+}
+
 void Pipeline::average_replicas() { state_->average_replicas(); }
 
 std::vector<double> Pipeline::gradient_norms() { return state_->gradient_norms(); }

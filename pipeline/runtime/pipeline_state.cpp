@@ -174,21 +174,18 @@ optimizers::NamedTensors Pipeline::State::trained_parameters() const {
   return found;
 }
 
-template <typename Call>
-auto Pipeline::State::guarded(Call&& call) {
+void Pipeline::State::check_works() const {
   if (has_failed_) {
     throw StateError(fmt::format(
         "{}: expected a pipeline that works, found one that an earlier error has ended: "
         "make another one",
         where()));
   }
-  try {
-    return call();
-  } catch (...) {
-    has_failed_ = true;
-    context_->close();
-    throw;
-  }
+}
+
+void Pipeline::State::end() noexcept {
+  has_failed_ = true;
+  context_->close();
 }
 
 void Pipeline::State::check_batch(const PipelineBatch& batch) const {

@@ -28,6 +28,7 @@ class Pipeline::State {
   StepResult step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch);
   PipelineOutputs evaluate(const PipelineBatch& batch);
   void rearrange(const Arrangement& wanted, torch::optim::Optimizer& optimizer);
+  int choose_micro_batches(const PipelineBatch& batch, std::vector<int> candidates);
   void average_replicas();
   std::vector<double> gradient_norms();
 
@@ -41,7 +42,17 @@ class Pipeline::State {
  private:
   /// Runs `call`; its exception ends the pipeline here and, by the end of the context, elsewhere.
   template <typename Call>
-  auto guarded(Call&& call);
+  auto guarded(Call&& call) {
+    check_works();
+    try {
+      return call();
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  void check_works() const;
+  void end() noexcept;
   void prepare(const std::shared_ptr<torch::nn::Module>& model);
   void share_first_parameters();
   [[nodiscard]] Placement placed(const Arrangement& wanted) const;
@@ -50,6 +61,12 @@ class Pipeline::State {
   void check_batch(const PipelineBatch& batch) const;
   void check_samples(const PipelineBatch& batch) const;
   StepResult run_step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch);
+  /// Buffers of this rank's layers, copied.
+  [[nodiscard]] std::vector<at::Tensor> copied_buffers() const;
+  void restore_buffers(const std::vector<at::Tensor>& copies);
+  /// The seconds of passes with each number of micro-batches, of the slowest rank.
+  [[nodiscard]] std::vector<double> trial_seconds(const PipelineBatch& batch,
+                                                  const std::vector<int>& candidates);
   void move_layers(const Placement& before, torch::optim::Optimizer& optimizer);
   [[nodiscard]] std::string where() const;
 

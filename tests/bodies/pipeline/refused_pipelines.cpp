@@ -115,6 +115,7 @@ std::string failure_of_step(Context& context, int culprit,
       const auto [rank, said] = failure_of([&] { step(pipeline, optimizer); });
       EXPECT_NE(rank, -1) << said;
     }
+    meet(context);  // nobody has heard of it by the end of a pipeline
     EXPECT_THAT(error_of<StateError>([&] { pipeline.average_replicas(); }),
                 HasSubstr("an earlier error has ended"));
   }
@@ -244,6 +245,18 @@ TEST(RefusedPipeline, ARankThatLeavesIsNamed) {
     if (context.rank() == 0 || context.rank() == 2) {
       EXPECT_EQ(rank, 1) << text;
     }
+  });
+}
+
+TEST(RefusedPipeline, TrialsOfNoMicroBatches) {
+  on_ranks(pipeline_ranks(), [](Context& context) {
+    auto model = five_layers();
+    Pipeline pipeline(context.shared_from_this(), model.ptr(), squares);
+    const auto batch = AllRows(4).of(pipeline.layout(), context.rank());
+    EXPECT_THAT(error_of<InvalidArgument>([&] {
+                  (void)pipeline.choose_micro_batches(batch, {2, 0});
+                }),
+                HasSubstr("expected at least 1 micro-batch, found 0"));
   });
 }
 

@@ -202,65 +202,102 @@ TEST(Pipeline, EvaluationGivesTheOutputsOfOneProcess) {
   });
 }
 
+void expect_averages_over_a_ring(Context& context, int stages) {
+  const int replicas = context.size() / stages;
+  const MixingMatrix weights = topology::ring(replicas);
+  constexpr double kRate = 0.1;
+  auto model = five_layers();
+  Pipeline pipeline = pipeline_on(
+      context, model,
+      {.stages = stages,
+       .micro_batches = 2,
+       .replicas = ReplicaSync::Parameters,
+       .make_schedule = [&](int size) { return topology::static_schedule(topology::ring(size)); }});
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(kRate));
+  std::vector<torch::nn::Sequential> alone;
+  for (int i = 0; i < replicas; ++i) {
+    alone.push_back(five_layers());
+  }
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    const AllRows rows(5 * replicas, 30 + step);
+    pipeline.step(optimizer, rows.of(pipeline.layout(), context.rank()));
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < replicas; ++i) {
+      {
+        const at::AutoGradMode grad(true);
+        reference_pass(alone[static_cast<std::size_t>(i)], rows.narrow(5 * i, 5));
+      }
+      for (at::Tensor& parameter : alone[static_cast<std::size_t>(i)]->parameters()) {
+        parameter.sub_(kRate * parameter.grad());
+      }
+    }
+    const std::size_t count = alone.front()->parameters().size();
+    for (std::size_t p = 0; p < count; ++p) {
+      std::vector<at::Tensor> before;
+      for (auto& one : alone) {
+        before.push_back(one->parameters()[p].detach().clone());
+      }
+      for (int i = 0; i < replicas; ++i) {
+        at::Tensor mixed = at::zeros_like(before.front());
+        for (int j = 0; j < replicas; ++j) {
+          mixed += weights.weight(i, j) * before[static_cast<std::size_t>(j)];
+        }
+        alone[static_cast<std::size_t>(i)]->parameters()[p].copy_(mixed);
+      }
+    }
+  }
+  expect_parameters(pipeline, alone[static_cast<std::size_t>(pipeline.replica())]);
+  pipeline.average_replicas();
+  expect_equal_replicas(context, pipeline);
+  const torch::NoGradGuard no_grad;
+  for (std::size_t p = 0; p < alone.front()->parameters().size(); ++p) {
+    at::Tensor mean = at::zeros_like(alone.front()->parameters()[p]);
+    for (auto& one : alone) {
+      mean += one->parameters()[p] / replicas;
+    }
+    alone.front()->parameters()[p].copy_(mean);
+  }
+  expect_parameters(pipeline, alone.front());
+}
+
 TEST(Pipeline, DecentralizedReplicasAverageOverTheirGraph) {
   on_ranks(pipeline_ranks(2), [](Context& context) {
-    const int stages = context.size() == 4 ? 2 : 1;
-    const int replicas = context.size() / stages;
-    const MixingMatrix weights = topology::ring(replicas);
-    constexpr double kRate = 0.1;
-    auto model = five_layers();
-    Pipeline pipeline = pipeline_on(context, model,
-                                    {.stages = stages,
-                                     .micro_batches = 2,
-                                     .replicas = ReplicaSync::Parameters,
-                                     .make_schedule = [&](int size) {
-                                       return topology::static_schedule(topology::ring(size));
-                                     }});
-    torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(kRate));
-    std::vector<torch::nn::Sequential> alone;
-    for (int i = 0; i < replicas; ++i) {
-      alone.push_back(five_layers());
+    expect_averages_over_a_ring(context, 1);  // four have neighbours that are not all
+    if (context.size() == 4) {
+      expect_averages_over_a_ring(context, 2);
     }
-    for (std::uint64_t step = 0; step < 4; ++step) {
-      const AllRows rows(5 * replicas, 30 + step);
-      pipeline.step(optimizer, rows.of(pipeline.layout(), context.rank()));
-      const torch::NoGradGuard no_grad;
-      for (int i = 0; i < replicas; ++i) {
-        {
-          const at::AutoGradMode grad(true);
-          reference_pass(alone[static_cast<std::size_t>(i)], rows.narrow(5 * i, 5));
-        }
-        for (at::Tensor& parameter : alone[static_cast<std::size_t>(i)]->parameters()) {
-          parameter.sub_(kRate * parameter.grad());
-        }
+  });
+}
+
+TEST(Pipeline, TheNumberOfMicroBatchesIsChosenByTrial) {
+  on_ranks(pipeline_ranks(), [](Context& context) {
+    for (const int stages : stages_on(context.size())) {
+      torch::nn::Sequential model(torch::nn::Linear(kFeatures, 8), torch::nn::BatchNorm1d(8),
+                                  torch::nn::Linear(8, 8), torch::nn::Linear(8, 8),
+                                  torch::nn::Linear(8, kClasses));
+      model->to(at::kDouble);
+      Pipeline pipeline = pipeline_on(context, model, {.stages = stages});
+      const AllRows rows(64 * context.size());
+      const auto batch = rows.of(pipeline.layout(), context.rank());
+      const int chosen = pipeline.choose_micro_batches(batch, {2, 3, 5});
+      EXPECT_TRUE(chosen == 2 || chosen == 3 || chosen == 5) << chosen;
+      EXPECT_EQ(pipeline.micro_batches(), chosen);
+      std::int64_t least = chosen;
+      ops::allreduce(context, {.data = &least, .count = 1, .dtype = Dtype::Int64},
+                     {.reduction = ops::Reduction::Min});
+      EXPECT_EQ(least, chosen) << "the same on all ranks";
+      // Nothing is left of the trials.
+      if (pipeline.partition().stage_of(1) == pipeline.stage()) {
+        EXPECT_EQ(model->ptr(1)->named_buffers()["num_batches_tracked"].item<std::int64_t>(), 0);
       }
-      const std::size_t count = alone.front()->parameters().size();
-      for (std::size_t p = 0; p < count; ++p) {
-        std::vector<at::Tensor> before;
-        for (auto& one : alone) {
-          before.push_back(one->parameters()[p].detach().clone());
-        }
-        for (int i = 0; i < replicas; ++i) {
-          at::Tensor mixed = at::zeros_like(before.front());
-          for (int j = 0; j < replicas; ++j) {
-            mixed += weights.weight(i, j) * before[static_cast<std::size_t>(j)];
-          }
-          alone[static_cast<std::size_t>(i)]->parameters()[p].copy_(mixed);
-        }
+      for (const auto& [name, tensor] : pipeline.trained_parameters()) {
+        EXPECT_FALSE(tensor.grad().defined() && tensor.grad().abs().max().item<double>() > 0);
       }
+      EXPECT_EQ(pipeline.choose_micro_batches(batch, {4}), 4);
+      const int usual = pipeline.choose_micro_batches(batch);
+      EXPECT_EQ(usual % stages, 0);
+      EXPECT_LE(usual, 8 * stages);
     }
-    expect_parameters(pipeline, alone[static_cast<std::size_t>(pipeline.replica())]);
-    pipeline.average_replicas();
-    expect_equal_replicas(context, pipeline);
-    const torch::NoGradGuard no_grad;
-    for (std::size_t p = 0; p < alone.front()->parameters().size(); ++p) {
-      at::Tensor mean = at::zeros_like(alone.front()->parameters()[p]);
-      for (auto& one : alone) {
-        mean += one->parameters()[p] / replicas;
-      }
-      alone.front()->parameters()[p].copy_(mean);
-    }
-    expect_parameters(pipeline, alone.front());
   });
 }
 

@@ -28,6 +28,8 @@ std::vector<int> bounds(int layers, double alpha, int times) {
 
 TEST(FreezeSchedule, BoundsArePipeTransformers) {
   EXPECT_EQ(freeze_bound(12, 0.5, 0), 0);
+  EXPECT_EQ(freeze_bound(10, 0.3, 1), 3) << "whose product is a rounding above 3";
+  EXPECT_EQ(freeze_bound(90, 0.3, 1), 27);
   EXPECT_THAT(bounds(12, 1.0 / 2, 4), ElementsAre(6, 9, 11, 12));
   EXPECT_THAT(bounds(12, 1.0 / 3, 7), ElementsAre(4, 7, 9, 10, 11, 11, 12));
   EXPECT_THAT(bounds(24, 1.0 / 3, 8), ElementsAre(8, 14, 17, 20, 21, 22, 23, 24));
