@@ -242,6 +242,37 @@ TEST(CachedOutputs, TrainingIsWhatItIsWithoutThem) {
   });
 }
 
+/// Hosts have caches of their own, whose ranks may be those of several pipelines.
+TEST(CachedOutputs, AreEachHostsOwn) {
+  Ranks ranks = pipeline_ranks(2);
+  ranks.layouts = {Layout::TwoHosts, Layout::NetworkOnly};
+  on_ranks(ranks, [](Context& context) {
+    const int stages = context.size() == 4 ? 2 : 1;
+    EpochRun plain(context, stages, {});
+    EpochRun cached(context, stages, for_all(kSamples));
+    std::int64_t found = 0;
+    for (const pipeline::Arrangement& wanted :
+         {pipeline::Arrangement{.stages = stages, .frozen = 3},
+          pipeline::Arrangement{.stages = 1, .frozen = 5}}) {
+      plain.rearrange(wanted);
+      cached.rearrange(wanted);
+      for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+        plain.train_epoch(epoch);
+        found += cached.train_epoch(epoch);
+      }
+    }
+    EXPECT_GT(found, 0);
+    EXPECT_LE(found, 6 * kSamples);
+    const auto expected = plain.pipeline().trained_parameters();
+    const auto own = cached.pipeline().trained_parameters();
+    ASSERT_EQ(own.size(), expected.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      EXPECT_LE((own[i].tensor - expected[i].tensor).abs().max().item<double>(),
+                kPipelineTolerance);
+    }
+  });
+}
+
 TEST(CachedOutputs, OtherFrozenParametersMakeThemStale) {
   on_ranks(pipeline_ranks(), [](Context& context) {
     EpochRun run(context, 1, for_all(kSamples));
