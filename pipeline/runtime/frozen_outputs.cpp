@@ -74,11 +74,12 @@ at::Tensor FrozenOutputs::of(const at::Tensor& input, std::span<const std::int64
   std::vector<std::int64_t> sizes{input.size(0)};
   sizes.insert(sizes.end(), form_->sizes.begin(), form_->sizes.end());
   at::Tensor outputs = at::empty(sizes, form_->dtype);
+  const std::uint64_t wanted = stamp();
   std::vector<std::int64_t> missing;
   std::vector<std::int64_t> missing_samples;
   for (std::int64_t row = 0; row < input.size(0); ++row) {
     const std::int64_t sample = samples[static_cast<std::size_t>(row)];
-    if (!cache_.find(sample, stamp(), row_of(outputs, row))) {
+    if (!cache_.find(sample, wanted, row_of(outputs, row))) {
       missing.push_back(row);
       missing_samples.push_back(sample);
     }
@@ -99,8 +100,9 @@ at::Tensor FrozenOutputs::of(const at::Tensor& input, std::span<const std::int64
 }
 
 void FrozenOutputs::store(const at::Tensor& outputs, std::span<const std::int64_t> samples) {
+  const std::uint64_t own = stamp();
   for (std::size_t row = 0; row < samples.size(); ++row) {
-    cache_.store(samples[row], stamp(), row_of(outputs, static_cast<std::int64_t>(row)));
+    cache_.store(samples[row], own, row_of(outputs, static_cast<std::int64_t>(row)));
   }
 }
 

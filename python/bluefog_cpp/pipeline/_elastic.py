@@ -208,7 +208,9 @@ class ElasticPipeline:
         them, and a step of `optimizer` with them.
 
         inputs are looked at on first stages, targets on last ones. rows: of this pipeline, the same
-        on all its ranks; 0 where it has none. all_rows: of all pipelines; None: rows × replicas.
+        on all its ranks; 0 where it has none, which takes all_rows. all_rows: of all pipelines;
+        None: rows × replicas.
+
         Returns the mean loss of this pipeline's rows on its last stage, None elsewhere. Raises
         InvalidArgument for inputs or targets of other rows; an error of a rank leaves the others
         with an error of torch.distributed that names it, and the pipeline is of no more use.
@@ -223,6 +225,10 @@ class ElasticPipeline:
         trained = [parameter for _, parameter in self.trained_parameters()]
         for parameter in trained:
             parameter.grad = None
+        if rows < 0 or (rows if all_rows is None else all_rows) < max(rows, 1):
+            raise InvalidArgument(
+                f"rank {dist.get_rank()}, ElasticPipeline: expected 0 rows or more, and at least "
+                f"1, and no fewer, of all pipelines, found {rows} and {all_rows}")
         loss = None
         if rows:
             args, target = self._arguments(inputs, targets, rows)
@@ -234,7 +240,7 @@ class ElasticPipeline:
             if self.stage == self.stages - 1:
                 loss = float(torch.stack([one.detach() for one in losses]).mean())
         if self.replicas > 1:
-            self._sum_gradients(trained, rows, all_rows or rows * self.replicas)
+            self._sum_gradients(trained, rows / (all_rows or rows * self.replicas))
         return loss
 
     def _run_alone(self, inputs: torch.Tensor, targets: torch.Tensor | None,
@@ -246,12 +252,12 @@ class ElasticPipeline:
             (loss / count).backward()
             losses.append(loss)
 
-    def _sum_gradients(self, trained: list[nn.Parameter], rows: int, all_rows: int) -> None:
+    def _sum_gradients(self, trained: list[nn.Parameter], share: float) -> None:
         """Every replica calls it, with what it has: one all-reduce of all gradients."""
         if not trained:
             return
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
-        flat = torch.cat(parts).mul_(rows / all_rows)
+        flat = torch.cat(parts).mul_(share)
         dist.all_reduce(flat, group=self._groups[self.stages].replicas)
         for parameter, part in zip(trained, flat.split([p.numel() for p in trained])):
             parameter.grad = part.view_as(parameter)

@@ -269,6 +269,9 @@ def test_arrangements_and_batches_that_cannot_be():
         InvalidArgument, pipe.step, optimizer, inputs, targets, 5)
     assert "expected targets of 4 rows, found none" in refusal(
         InvalidArgument, pipe.step, optimizer, inputs, None, 4)
+    for rows, all_rows in ((0, None), (0, 0), (-1, 4), (4, 3)):
+        assert f"no fewer, of all pipelines, found {rows} and {all_rows}" in refusal(
+            InvalidArgument, pipe.compute_gradients, inputs, targets, rows, all_rows)
     assert "expected inputs of 3 rows" in refusal(InvalidArgument, pipe.evaluate, inputs, 3)
 
 
