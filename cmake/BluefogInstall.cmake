@@ -28,7 +28,7 @@ function(bluefog_install_package)
     return()
   endif()
   # Headers at the top of a folder are public; those in its rooms are not installed.
-  foreach(folder bluefog_cpp topology ops optimizers nn)
+  foreach(folder bluefog_cpp topology ops optimizers nn pipeline)
     if(NOT TARGET bluefog_${folder} AND NOT folder STREQUAL "bluefog_cpp")
       continue()
     endif()

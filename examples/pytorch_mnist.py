@@ -16,8 +16,6 @@ from helpers import devices, dist_optimizer, evaluation, idx
 from helpers.counts import at_least, between, rate
 from helpers.networks import SmallNet
 
-DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
@@ -26,7 +24,7 @@ def parse_arguments():
     parser.add_argument(
         "--data",
         type=pathlib.Path,
-        default=DEFAULT_DATA,
+        default=idx.DEFAULT_DATA,
         help="folder with the four IDX files, plain or .gz",
     )
     parser.add_argument("--epochs", type=at_least(0), default=10)
@@ -53,13 +51,6 @@ def parse_arguments():
     return arguments
 
 
-def load(folder, part):
-    images, labels = idx.load(folder, part)
-    return torch.utils.data.TensorDataset(
-        images.float().div_(255).sub_(0.5).unsqueeze(1), labels
-    )
-
-
 def train(arguments, device, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
@@ -84,7 +75,10 @@ def main():
     bf.init()
     device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
-    train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
+    train_data, test_data = (
+        torch.utils.data.TensorDataset(*idx.load(arguments.data, part))
+        for part in ("train", "t10k")
+    )
     sampler = bf.ElasticSampler(train_data, seed=arguments.seed)
     loader = torch.utils.data.DataLoader(
         train_data, batch_size=arguments.batch_size, sampler=sampler

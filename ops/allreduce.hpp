@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"
@@ -35,6 +36,10 @@ struct AllreduceOptions {
   Reduction reduction = Reduction::Average;  ///< what an element becomes
   Scope scope = Scope::Global;               ///< over whom
   BufferUse buffer = BufferUse::Values;      ///< as `OpOptions::buffer`
+  /// This rank's group in place of the scope: rising, this rank among them, the same list on all of
+  /// them. Every rank of the context calls it all the same, each with its own group, whose count
+  /// and dtype need not be the others'. Empty: the scope's ranks.
+  std::vector<int> ranks{};
 };
 
 /// Sum or average over all ranks of the scope, in place, the same bits on each of them:
@@ -56,7 +61,8 @@ struct AllreduceOptions {
 /// Every rank calls it with the same reduction and scope, in the same order as its other calls.
 /// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB), and
 /// those of two ranks, n−1 messages of the whole.
-/// @throws InvalidArgument for an unsupported dtype or option or a null or negative buffer.
+/// @throws InvalidArgument for an unsupported dtype or option, a null or negative buffer, or a list
+///   of ranks as above that does not rise or lacks this rank.
 [[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
                                          const AllreduceOptions& options = {});
 /// Waits for `allreduce_nonblocking`, with its errors and those of `Work::wait`.

@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The product's C++; lines of tests and examples say nothing of it.
-FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "tools")
+FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline", "tools")
 RUNGS = ("unit", "fabric", "mpi", "launcher")
 # Eight processes reach the lines that four do, and take turns on the cores.
 MANY_RANKS = "[.]np8$"

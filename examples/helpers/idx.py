@@ -1,19 +1,21 @@
-"""MNIST's and Fashion-MNIST's images and labels from their IDX files."""
+"""Images and labels from the IDX files of MNIST and Fashion-MNIST."""
 
 import gzip
 import math
+import pathlib
 import sys
 import zlib
 
 import numpy
 import torch
 
+DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 SIDE = 28
 CLASSES = 10
 
 
 def load(folder, part):
-    """Images, uint8 [count, 28, 28], and labels, int64 [count], of `part` ("train", "t10k")."""
+    """Images as floats around 0, [count, 1, 28, 28], and labels of `part` ("train", "t10k")."""
     images, path = _array(folder, f"{part}-images-idx3-ubyte", 3)
     labels, path_of_labels = _array(folder, f"{part}-labels-idx1-ubyte", 1)
     if len(images) == 0 or images.shape[1:] != (SIDE, SIDE):
@@ -22,7 +24,8 @@ def load(folder, part):
         sys.exit(f"{path_of_labels}: expected {len(images)} labels, found {len(labels)}")
     if labels.max() >= CLASSES:
         sys.exit(f"{path_of_labels}: expected labels below {CLASSES}, found {labels.max()}")
-    return torch.from_numpy(images), torch.from_numpy(labels).long()
+    pixels = torch.from_numpy(images).float().div_(255).sub_(0.5).unsqueeze(1)
+    return pixels, torch.from_numpy(labels).long()
 
 
 def _array(folder, name, dimensions):

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/calls/exchanges/sharded_reduction.hpp"
 #include "ops/calls/exchanges/shared_sum.hpp"
@@ -18,6 +21,11 @@ namespace {
 
 std::string detail_of(const AllreduceOptions& options) {
   const bool is_average = options.reduction == Reduction::Average;
+  if (!options.ranks.empty()) {
+    return fmt::format("{} among ranks {}",
+                       is_average ? "average" : name_of(fold_of(options.reduction)),
+                       fmt::join(options.ranks, ", "));
+  }
   if (options.scope == Scope::Machine) {
     return fmt::format("{} in the machine",
                        is_average ? "average" : name_of(fold_of(options.reduction)));
@@ -25,8 +33,19 @@ std::string detail_of(const AllreduceOptions& options) {
   return is_average ? std::string() : std::string(name_of(fold_of(options.reduction)));
 }
 
-Group group_of(const Context& context, Scope scope) {
-  return scope == Scope::Machine ? Group::machine(context) : Group::everyone(context);
+Group group_of(const Context& context, const AllreduceOptions& options) {
+  if (!options.ranks.empty()) {
+    return Group::of(options.ranks, context.rank());
+  }
+  return options.scope == Scope::Machine ? Group::machine(context) : Group::everyone(context);
+}
+
+std::size_t operands_of(const Context& context, const AllreduceOptions& options) {
+  if (!options.ranks.empty()) {
+    return options.ranks.size();
+  }
+  return static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
+                                                                  : context.size());
 }
 
 /// Either one exchange in which everybody sends everything to everybody, or two: shards to their
@@ -36,7 +55,7 @@ class Allreduce final : public Operation {
   Allreduce(const Context& context, const BufferView& buffer, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(OpKind::Allreduce, buffer.dtype, buffer.count, name_)),
-        reduction_(context, buffer, buffer, group_of(context, options.scope),
+        reduction_(context, buffer, buffer, group_of(context, options),
                    fold_of(options.reduction)) {
     if (options.buffer == BufferUse::Values) {
       mark_in_place();
@@ -93,6 +112,26 @@ class Allreduce final : public Operation {
   bool has_reduced_ = false;
 };
 
+void check_ranks(const Context& context, const AllreduceOptions& options) {
+  const std::vector<int>& ranks = options.ranks;
+  if (ranks.empty()) {
+    return;
+  }
+  const bool rises = std::ranges::adjacent_find(ranks, std::greater_equal()) == ranks.end();
+  if (!rises || ranks.front() < 0 || ranks.back() >= context.size() ||
+      !std::ranges::binary_search(ranks, context.rank())) {
+    throw InvalidArgument(fmt::format(
+        "{}: ranks: expected rising numbers from 0 to {}, this rank's among them, found "
+        "[{}]",
+        where(context, OpKind::Allreduce), context.size() - 1, fmt::join(ranks, ", ")));
+  }
+  if (options.scope != Scope::Global) {
+    throw InvalidArgument(
+        fmt::format("{}: expected either a scope or ranks, found the scope Machine and ranks [{}]",
+                    where(context, OpKind::Allreduce), fmt::join(ranks, ", ")));
+  }
+}
+
 void check_arguments(const Context& context, const BufferView& buffer,
                      const AllreduceOptions& options) {
   check_buffer(context, OpKind::Allreduce, buffer, Residence::Anywhere);
@@ -101,9 +140,8 @@ void check_arguments(const Context& context, const BufferView& buffer,
                                       where(context, OpKind::Allreduce),
                                       static_cast<int>(options.scope)));
   }
-  check_operands(context, OpKind::Allreduce, buffer,
-                 static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
-                                                                          : context.size()));
+  check_ranks(context, options);
+  check_operands(context, OpKind::Allreduce, buffer, operands_of(context, options));
   check_reduction(context, OpKind::Allreduce, options.reduction, buffer);
 }
 

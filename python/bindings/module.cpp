@@ -12,4 +12,5 @@ PYBIND11_MODULE(_core, module) {
   bluefog::python::bind_windows(module);
   bluefog::python::bind_optimizers(module);
   bluefog::python::bind_batch_norm(module);
+  bluefog::python::bind_pipeline(module);
 }

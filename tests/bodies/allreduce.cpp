@@ -7,6 +7,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/sum_contract.hpp"
 #include "tests/support/values.hpp"
@@ -143,6 +144,61 @@ TEST(Allreduce, MachinesMayBePartsOfAHost) {
                             {.scope = ops::Scope::Machine});
              EXPECT_EQ(value[0], context.rank() / 2 * 2 + 0.5);
            });
+}
+
+/// Even and odd ranks by themselves, in the same call with other counts.
+TEST(Allreduce, InsideGroupsWithCountsOfTheirOwn) {
+  on_ranks([](Context& context) {
+    std::vector<int> group;
+    for (int rank = context.rank() % 2; rank < context.size(); rank += 2) {
+      group.push_back(rank);
+    }
+    for (const std::size_t units : {std::size_t{1}, std::size_t{3000}, large(100'000)}) {
+      const std::size_t count = units * (1 + static_cast<std::size_t>(context.rank()) % 2);
+      const Dtype dtype = context.rank() % 2 == 0 ? Dtype::Float64 : Dtype::Float32;
+      Values values = small_integers(dtype, count, context.rank());
+      ops::allreduce(context, values.view(), {.reduction = ops::Reduction::Sum, .ranks = group});
+      ASSERT_EQ(values, expected_sum(dtype, count, group));
+    }
+    // A group of one keeps its values, and counts as a call.
+    float alone = static_cast<float>(context.rank());
+    ops::allreduce(context, {.data = &alone, .count = 1}, {.ranks = {context.rank()}});
+    EXPECT_EQ(alone, static_cast<float>(context.rank()));
+  });
+}
+
+TEST(Allreduce, GroupsThatDifferAreAMismatch) {
+  on_ranks({.at_least = 2, .at_most = 2, .expect_usable = false}, [](Context& context) {
+    float value = 1;
+    const std::vector<int> group = context.rank() == 0 ? std::vector{0, 1} : std::vector{1};
+    const auto sum = [&] {
+      ops::allreduce(context, {.data = &value, .count = 1}, {.ranks = group});
+    };
+    if (context.rank() == 0) {
+      EXPECT_THAT(error_of<MismatchError>(sum), HasSubstr("average among ranks 0, 1"));
+    } else {
+      sum();  // alone, so that this one does not hear of it before its next call
+      EXPECT_THROW(ops::barrier(context), MismatchError);
+    }
+  });
+}
+
+TEST(Allreduce, RefusesRanksThatAreNoGroup) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    float value = 1;
+    const auto refusal = [&](const ops::AllreduceOptions& options) {
+      return error_of<InvalidArgument>(
+          [&] { ops::allreduce(context, {.data = &value, .count = 1}, options); });
+    };
+    const int other = context.rank() == 0 ? 1 : 0;
+    for (const std::vector<int>& ranks :
+         {std::vector{other}, std::vector{1, 0}, std::vector{0, 0, 1}, std::vector{-1, 0, 1},
+          std::vector{0, 1, context.size()}}) {
+      EXPECT_THAT(refusal({.ranks = ranks}), HasSubstr("ranks: expected rising numbers from 0 to"));
+    }
+    EXPECT_THAT(refusal({.scope = ops::Scope::Machine, .ranks = {context.rank()}}),
+                HasSubstr("expected either a scope or ranks"));
+  });
 }
 
 TEST(Allreduce, ManyInFlightWaitedForInReverse) {

@@ -55,16 +55,17 @@ class Training:
         import bluefog_cpp.torch as bf
 
         sys.path.insert(0, str(EXAMPLES))
-        import pytorch_mnist
+        from helpers import idx
         from helpers.networks import SmallNet
 
         self.bf, self.torch, self.arguments, self.diary = bf, torch, arguments, diary
         bf.init()
         torch.manual_seed(arguments.seed)
-        data = pytorch_mnist.load(pytorch_mnist.DEFAULT_DATA, "train")
+        data, self.test_data = (
+            torch.utils.data.TensorDataset(*idx.load(idx.DEFAULT_DATA, part))
+            for part in ("train", "t10k"))
         if arguments.samples:
             data = torch.utils.data.Subset(data, range(arguments.samples))
-        self.test_data = pytorch_mnist.load(pytorch_mnist.DEFAULT_DATA, "t10k")
         self.model = SmallNet(28)
         bf.broadcast_parameters(self.model.state_dict(), 0)
         plain = torch.optim.SGD(self.model.parameters(), lr=arguments.lr, momentum=0.9)

@@ -11,8 +11,8 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples",
-           "cmake")
+FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline", "python", "tools",
+           "examples", "cmake")
 # Begin of a path: words of the lines whose strings may have such characters, and why.
 OTHERS = {
     "optimizers/algorithms/": (r"equation|description|carried|meaning|note", "rows of tables"),

@@ -19,8 +19,8 @@ import tokenize
 from cpp_pieces import is_comment, pieces_of
 
 LIMIT = 0.03
-FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples",
-           "benchmarks", "cmake", "tests")
+FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline", "python", "tools",
+           "examples", "benchmarks", "cmake", "tests")
 CPP, PYTHON = (".hpp", ".cpp", ".cu"), (".py", ".pyi")
 SUFFIXES = (*CPP, *PYTHON, ".cmake", ".txt", ".sh")
 # The code of a line, quoted parts included, before the # of a comment.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
+FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline")
 SKIPPED = 77
 
 

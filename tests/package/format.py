@@ -10,8 +10,8 @@ import pathlib
 import subprocess
 import sys
 
-FOLDERS = ("benchmarks", "bluefog_cpp", "examples", "nn", "ops", "optimizers", "python", "tests",
-           "tools", "topology")
+FOLDERS = ("benchmarks", "bluefog_cpp", "examples", "nn", "ops", "optimizers", "pipeline", "python",
+           "tests", "tools", "topology")
 SUFFIXES = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 
 

@@ -67,7 +67,7 @@ endforeach()
 bluefog_add_header_check(tools LONG FOLDERS tools LIBS bluefog::command_line
                          bluefog::topology_analysis ${third_party})
 if(TARGET bluefog_optimizers)
-  set(with_torch FOLDERS optimizers nn LIBS bluefog::optimizers bluefog::torch ${third_party})
+  set(with_torch FOLDERS optimizers nn pipeline LIBS bluefog::optimizers bluefog::torch ${third_party})
   bluefog_add_header_check(optimizers TORCH PUBLIC ${with_torch})
   bluefog_add_header_check(optimizers_private TORCH PRIVATE LONG ${with_torch})
 endif()

@@ -24,7 +24,8 @@ TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.codes", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
               "optimizers.wrapper")
-LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn.stores", "nn")
+LIBRARIES = (*RUNTIME, *TOPOLOGY, *OPS, *OPTIMIZERS, "nn.stores", "nn", "pipeline.plans",
+             "pipeline")
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
 
 
@@ -84,6 +85,13 @@ ROOMS = {
     "nn.stores": ("nn/stores", public("nn", "torch_store"), RUNTIME),
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
+    "pipeline.plans": ("pipeline/plans",
+                       public("pipeline", "elastic_plan epoch_shares freeze_schedule partition "
+                                          "pipeline_layout schedule_simulation stage_actions"),
+                       BASE),
+    "pipeline": ("pipeline/runtime",
+                 public("pipeline", "pipeline"),
+                 (*RUNTIME, *TOPOLOGY, *OPS, *OPTIMIZERS, "pipeline.plans")),
     "tools.command_line": ("tools/command_line", (), ()),
     "tools.bfrun": ("tools/bfrun", (), RUNTIME[:2] + TOOLS[:1]),
     "tools.bftopo": ("tools/bftopo", (), BASE + TOPOLOGY + TOOLS[:1]),
@@ -124,12 +132,13 @@ FOLDERS = {
     "optimizers/algorithms/momentum": ("registry",),
     "optimizers/algorithms/outer": ("registry",),
     "optimizers/algorithms/windows": ("registry",),
+    "optimizers/wrapper/states": (),
 }
 # Folders of a room that are as open to others as the room itself.
 OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")
 # Folders whose headers at the top level are public. Headers below are private: those of
 # bluefog_cpp's rooms to the libraries of this project, others to their own room.
-PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
+PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline")
 # Private headers that others use, by header: who.
 DOORS = {
     "bluefog_cpp/bootstrap/store/exit_hooks.hpp": ("python/",),
@@ -138,7 +147,8 @@ DOORS = {
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
     "bluefog_cpp/device/device_channel.hpp": ("benchmarks/",),
     "bluefog_cpp/store/store_server.hpp": ("tools/",),
-    "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "python/"),
+    "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "pipeline/",
+                                      "python/"),
     "ops/calls/device_tensors.hpp": ("ops/window/",),
     "ops/calls/start_call.hpp": ("ops/window/",),
     "ops/calls/validation.hpp": ("nn/", "ops/window/", "python/"),
@@ -154,8 +164,9 @@ DOORS = {
     "optimizers/algorithms/registry/algorithm_library.hpp": ("python/",),
     "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/buckets/bound_values.hpp": ("optimizers/wrapper/",),
-    "optimizers/buckets/bucket_memory.hpp": ("optimizers/wrapper/",),
+    "optimizers/buckets/bucket_memory.hpp": ("optimizers/wrapper/", "pipeline/"),
     "optimizers/buckets/bucket_readiness.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/fingerprint.hpp": ("pipeline/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/", "optimizers/algorithms/"),
     "optimizers/buckets/flat_state.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
     "optimizers/buckets/gradient_hooks.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
@@ -165,8 +176,9 @@ DOORS = {
     "optimizers/buckets/weighted_sums.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/windows/bucket_windows.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/windows/late_sources.hpp": ("optimizers/algorithms/",),
-    "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "python/"),
+    "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "pipeline/", "python/"),
     "optimizers/wrapper/newcomers.hpp": ("python/",),
+    "optimizers/wrapper/states/parameter_states.hpp": ("pipeline/",),
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/model_check.hpp": ("optimizers/wrapper/",),
     "optimizers/checks/model_statement.hpp": ("optimizers/wrapper/",),
@@ -187,7 +199,8 @@ CONFINED = {
     r"(\S*/)?nccl\.h": ("bluefog_cpp/device/nccl", "tests"),
     r"(\S*/)?cu(da|blas|dnn|fft|rand|solver|sparse)\w*\.h": (
         "bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl", "ops/sums/cuda", "tests"),
-    r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests", "benchmarks"),
+    r"(torch|ATen|c10)/.*": ("optimizers", "nn", "pipeline", "examples", "python", "tests",
+                             "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
     r"(Eigen|Spectra)/.*": ("topology/analysis", "examples/least_squares", "tests"),
     r"pybind11/.*": ("python",),

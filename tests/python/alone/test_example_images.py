@@ -39,7 +39,8 @@ def test_what_is_there_is_read(readers, tmp_path, packed):
     else:
         write(tmp_path)
     images, labels = idx.load(tmp_path, "train")
-    assert images.shape == (3, 28, 28) and images.flatten()[:256].tolist() == list(range(256))
+    assert images.shape == (3, 1, 28, 28)
+    assert ((images.flatten()[:256] + 0.5) * 255).round().tolist() == list(range(256))
     assert labels.tolist() == [0, 9, 4]
 
 

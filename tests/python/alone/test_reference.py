@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import algorithms, errors, topology_util
+from bluefog_cpp import algorithms, errors, pipeline, topology_util
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -32,7 +32,7 @@ def test_reference(tmp_path):
     assert build.returncode == 0, build.stderr
     pages = "".join(path.read_text() for path in (tmp_path / "reference").glob("*.html"))
     shown = {name.rpartition(".")[2] for name in re.findall(r'id="(bluefog_cpp\.[\w.]+)"', pages)}
-    expected = set().union(*map(public_names, (bf, topology_util, errors, algorithms)))
+    expected = set().union(*map(public_names, (bf, topology_util, errors, algorithms, pipeline)))
     assert {"load", "with_tables"} <= expected
     assert len(expected) > 80 and not expected - shown
     if shutil.which("doxygen"):

@@ -9,7 +9,7 @@ import pytest
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
-from bluefog_cpp import ibfrun, topology_util, util
+from bluefog_cpp import ibfrun, pipeline, topology_util, util
 from bluefog_cpp._extension import core
 from bluefog_cpp.torch import ddp_comm_hooks, model_averaging
 
@@ -32,7 +32,8 @@ def public_functions(module):
 
 
 @pytest.mark.parametrize("module",
-                         (bf, topology_util, util, ibfrun, ddp_comm_hooks, model_averaging),
+                         (bf, topology_util, util, ibfrun, pipeline, ddp_comm_hooks,
+                          model_averaging),
                          ids=lambda module: module.__name__)
 def test_public_functions_are_typed(module):
     found = list(public_functions(module))

@@ -1,0 +1,384 @@
+#include "pipeline/runtime/pipeline_state.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "ops/allreduce.hpp"
+#include "optimizers/checks/agreement.hpp"
+#include "optimizers/local_step.hpp"
+#include "optimizers/parameter_collectives.hpp"
+#include "optimizers/wrapper/states/parameter_states.hpp"
+#include "pipeline/runtime/layer_transfer.hpp"
+#include "pipeline/runtime/stage_passes.hpp"
+
+namespace bluefog::pipeline {
+namespace {
+
+std::vector<std::string> statement_of(const PipelineOptions& options, const Layers* layers) {
+  std::vector<std::string> lines{
+      fmt::format("{} stages, {}, {} micro-batches, slack {}", options.stages,
+                  name_of(options.schedule), options.micro_batches, options.slack),
+      options.replicas == ReplicaSync::Gradients ? "replicas sum gradients"
+                                                 : "replicas average parameters",
+      fmt::format("costs [{}]", fmt::join(options.costs, ", "))};
+  for (const SkipConnection& skip : options.skips) {
+    lines.push_back(fmt::format("layer {} reads layer {}", skip.to, skip.from));
+  }
+  for (int layer = 0; layers != nullptr && layer < layers->count(); ++layer) {
+    lines.push_back(layers->describe(layer));
+    for (const LayerTensor& item : layers->tensors(layer)) {
+      lines.push_back(fmt::format("{} {}{}", item.name, optimizers::describe(item.tensor),
+                                  item.is_trainable ? ", trained" : ""));
+    }
+  }
+  return lines;
+}
+
+optimizers::NamedTensors all_tensors(const Layers& layers) {
+  optimizers::NamedTensors tensors;
+  for (int layer = 0; layer < layers.count(); ++layer) {
+    for (const LayerTensor& item : layers.tensors(layer)) {
+      tensors.push_back({item.name, item.tensor});
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Pipeline::State::State(const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<torch::nn::Module>& model, Loss loss,
+                       const PipelineOptions& options)
+    : options_(options), loss_(std::move(loss)) {
+  if (!context) {
+    throw InvalidArgument("Pipeline: expected a context, found a null pointer");
+  }
+  context_ = context->duplicate();
+  optimizers::Statement statement;
+  try {
+    prepare(model);
+  } catch (const Error& error) {
+    statement.problem = error.what();
+  }
+  statement.lines = statement_of(options_, layers_ ? &*layers_ : nullptr);
+  optimizers::check_ranks_agree(*context_, "Pipeline", statement);
+  share_first_parameters();
+  if (options_.cache) {
+    cache_.emplace(*context_, *options_.cache);
+  }
+  take_place();
+}
+
+Pipeline::State::~State() { context_->close(); }
+
+void Pipeline::State::prepare(const std::shared_ptr<torch::nn::Module>& model) {
+  layers_.emplace(model);
+  if (!loss_) {
+    throw InvalidArgument("Pipeline: expected a loss, found none");
+  }
+  if (options_.micro_batches < 0) {
+    throw InvalidArgument(fmt::format("Pipeline: expected 0 micro-batches or more, found {}",
+                                      options_.micro_batches));
+  }
+  if (!options_.costs.empty() && static_cast<int>(options_.costs.size()) != layers_->count()) {
+    throw InvalidArgument(fmt::format("Pipeline: expected the costs of {} layers, found {}",
+                                      layers_->count(), options_.costs.size()));
+  }
+  costs_ = options_.costs;
+  for (int layer = 0; options_.costs.empty() && layer < layers_->count(); ++layer) {
+    costs_.push_back(layers_->size(layer));
+  }
+  placement_ = placed({.stages = options_.stages, .frozen = 0});
+}
+
+void Pipeline::State::share_first_parameters() {
+  const torch::NoGradGuard no_grad;
+  optimizers::broadcast(*context_, all_tensors(*layers_), 0, "Pipeline");
+}
+
+Placement Pipeline::State::placed(const Arrangement& wanted) const {
+  const PipelineLayout layout(context_->size(), wanted.stages);
+  Partition partition = partition_layers(costs_, {.stages = wanted.stages,
+                                                  .frozen = wanted.frozen,
+                                                  .skips = options_.skips,
+                                                  .slack = options_.slack});
+  for (int stage = 0; stage < wanted.stages; ++stage) {
+    double parameters = 0;
+    for (int layer = partition.begin(stage); layer < partition.end(stage); ++layer) {
+      parameters += layers_->size(layer);
+    }
+    if (parameters == 0) {
+      throw InvalidArgument(fmt::format(
+          "Pipeline: expected stages with parameters, found stage {} of layers {} to {} without",
+          stage, partition.begin(stage), partition.end(stage) - 1));
+    }
+  }
+  return {layout, std::move(partition)};
+}
+
+// Everything that depends on the placement, for this rank.
+void Pipeline::State::take_place() {
+  const int own = placement_->layout.stage_of(rank());
+  const Partition& partition = placement_->partition;
+  for (int layer = 0; layer < layers_->count(); ++layer) {
+    if (layer < partition.begin(own) || layer >= partition.end(own)) {
+      layers_->drop(layer);
+    }
+  }
+  const int trained = layers_->first_trained(frozen_);
+  const int kept_depth = std::min(frozen_, partition.end(own));
+  frozen_outputs_.reset();
+  if (cache_) {
+    cache_->begin_generation();
+    if (own == 0 && kept_depth > 0) {
+      frozen_outputs_.emplace(*cache_, *layers_, kept_depth);
+    }
+  }
+  stage_.emplace(*layers_, loss_,
+                 StagePart{.begin = partition.begin(own),
+                           .end = partition.end(own),
+                           .frozen = frozen_,
+                           .is_first = own == 0,
+                           .is_last = own == partition.stages() - 1,
+                           .gives_gradient = trained < partition.begin(own)},
+                 frozen_outputs_ ? &*frozen_outputs_ : nullptr);
+  links_.emplace(*context_, placement_->layout);
+  replicas_.emplace(*context_, placement_->layout, options_, trained_parameters());
+}
+
+std::string Pipeline::State::where() const {
+  return fmt::format("rank {}, Pipeline, stage {}", rank(), placement_->layout.stage_of(rank()));
+}
+
+int Pipeline::State::micro_batches() const noexcept {
+  return options_.micro_batches > 0 ? options_.micro_batches
+                                    : initial_micro_batches(placement_->layout.stages());
+}
+
+optimizers::NamedTensors Pipeline::State::trained_parameters() const {
+  const int own = placement_->layout.stage_of(rank());
+  optimizers::NamedTensors found;
+  for (int layer = placement_->partition.begin(own); layer < placement_->partition.end(own);
+       ++layer) {
+    for (LayerTensor& item : layers_->trained(layer)) {
+      found.push_back({std::move(item.name), std::move(item.tensor)});
+    }
+  }
+  return found;
+}
+
+void Pipeline::State::check_works() const {
+  if (has_failed_) {
+    throw StateError(fmt::format(
+        "{}: expected a pipeline that works, found one that an earlier error has ended: "
+        "make another one",
+        where()));
+  }
+}
+
+void Pipeline::State::end() noexcept {
+  has_failed_ = true;
+  context_->close();
+}
+
+void Pipeline::State::check_batch(const PipelineBatch& batch) const {
+  const auto check = [&](const char* what, const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != batch.rows) {
+      throw InvalidArgument(fmt::format("{}: expected {} of {} rows, found {}", where(), what,
+                                        batch.rows, optimizers::describe(tensor)));
+    }
+  };
+  if (batch.rows < 0 || batch.all_rows < 0 || (batch.all_rows > 0 && batch.all_rows < batch.rows)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected 0 rows or more, and no fewer of all pipelines, "
+                    "found {} and {}",
+                    where(), batch.rows, batch.all_rows));
+  }
+  if (batch.rows > 0 && stage_->part().is_first) {
+    check("inputs", batch.inputs);
+    check_samples(batch);
+  }
+  if (batch.rows > 0 && stage_->part().is_last && batch.targets.defined()) {
+    check("targets", batch.targets);
+  }
+}
+
+void Pipeline::State::check_samples(const PipelineBatch& batch) const {
+  if (batch.samples.empty() || !cache_) {
+    return;
+  }
+  const auto outside = std::ranges::find_if(batch.samples, [&](std::int64_t sample) {
+    return sample < 0 || sample >= cache_->samples();
+  });
+  if (std::ssize(batch.samples) != batch.rows || outside != batch.samples.end()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected the numbers of {} samples, from 0 to {}, found {}{}", where(), batch.rows,
+        cache_->samples() - 1, batch.samples.size(),
+        outside != batch.samples.end() ? fmt::format(", {} among them", *outside) : ""));
+  }
+}
+
+StepResult Pipeline::State::step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch) {
+  return guarded([&] { return run_step(optimizer, batch); });
+}
+
+StepResult Pipeline::State::run_step(torch::optim::Optimizer* optimizer,
+                                     const PipelineBatch& batch) {
+  StepResult result;
+  {
+    const Stopwatch total(result.times.total);
+    check_batch(batch);
+    if (batch.rows > 0 && stage_->part().is_last && !batch.targets.defined()) {
+      throw InvalidArgument(where() + ": expected targets, found none");
+    }
+    if (optimizer != nullptr &&
+        optimizers::reevaluates(*optimizer, optimizers::Evaluation::ByClass)) {
+      throw UnsupportedError(where() +
+                             ": expected an optimizer that evaluates the gradients once a step, "
+                             "found one that does so several times");
+    }
+    const std::int64_t all_rows =
+        batch.all_rows > 0 ? batch.all_rows : batch.rows * placement_->layout.replicas();
+    const bool sums = options_.replicas == ReplicaSync::Gradients;
+    const std::vector<std::int64_t> rows = micro_batch_rows(batch.rows, micro_batches());
+    const int trained = layers_->first_trained(frozen_);
+    const PipelineShape shape{.stages = placement_->layout.stages(),
+                              .micro_batches = static_cast<int>(rows.size()),
+                              .first_trained = trained < layers_->count()
+                                                   ? placement_->partition.stage_of(trained)
+                                                   : placement_->layout.stages()};
+    replicas_->begin_step();
+    if (frozen_outputs_ && !batch.samples.empty()) {
+      const Stopwatch watch(result.times.forward);
+      frozen_outputs_->begin_step();
+    }
+    StagePasses passes(*stage_, *links_, batch, rows, sums ? all_rows : batch.rows);
+    passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())),
+               result.times);
+    result.cached_rows = frozen_outputs_ ? frozen_outputs_->take_found_rows() : 0;
+    if (stage_->part().is_last && batch.rows > 0) {
+      result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
+    }
+    {
+      const Stopwatch watch(result.times.averaging);
+      replicas_->sum_gradients(all_rows);
+    }
+    if (optimizer != nullptr) {
+      {
+        const Stopwatch watch(result.times.optimizer);
+        optimizer->step();
+      }
+      const Stopwatch watch(result.times.averaging);
+      replicas_->average_parameters(round_++);
+    }
+  }
+  return result;
+}
+
+PipelineOutputs Pipeline::State::evaluate(const PipelineBatch& given) {
+  return guarded([&] {
+    check_batch(given);
+    PipelineBatch batch = given;
+    batch.samples.clear();  // those of evaluations may be of other data
+    const std::vector<std::int64_t> rows = micro_batch_rows(batch.rows, micro_batches());
+    const int stages = placement_->layout.stages();
+    const PipelineShape shape{
+        .stages = stages, .micro_batches = static_cast<int>(rows.size()), .first_trained = stages};
+    StagePasses passes(*stage_, *links_, batch, rows, std::max<std::int64_t>(batch.rows, 1));
+    StepTimes times;
+    passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())), times);
+    PipelineOutputs result;
+    if (!passes.outputs().empty()) {
+      result.outputs = at::cat(passes.outputs());
+      if (batch.targets.defined()) {
+        result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
+      }
+    }
+    return result;
+  });
+}
+
+void Pipeline::State::check_arrangement(const Arrangement& wanted) const {
+  if (wanted.frozen < frozen_ || wanted.frozen > layers_->count()) {
+    throw InvalidArgument(
+        fmt::format("{}: expected {} to {} frozen layers, since frozen ones stay so, found {}",
+                    where(), frozen_, layers_->count(), wanted.frozen));
+  }
+}
+
+void Pipeline::State::rearrange(const Arrangement& wanted, torch::optim::Optimizer& optimizer) {
+  guarded([&] {
+    check_arrangement(wanted);
+    const Placement before = *placement_;
+    Placement after = placed(wanted);
+    optimizers::check_ranks_agree(
+        *context_, "Pipeline::rearrange",
+        {.lines = {fmt::format("{} stages, {} frozen layers", wanted.stages, wanted.frozen)},
+         .problem = {}});
+    replicas_.reset();
+    for (; frozen_ < wanted.frozen; ++frozen_) {
+      for (const LayerTensor& item : layers_->trained(frozen_)) {
+        optimizer.state().erase(item.tensor.unsafeGetTensorImpl());
+      }
+      layers_->freeze(frozen_);
+    }
+    placement_ = std::move(after);
+    move_layers(before, optimizer);
+    take_place();
+  });
+}
+
+void Pipeline::State::move_layers(const Placement& before, torch::optim::Optimizer& optimizer) {
+  const std::vector<LayerMove> moves = layer_moves(before, *placement_);
+  if (moves.empty()) {
+    return;
+  }
+  optimizers::ParameterStates states(optimizer, where());
+  transfer_layers(*context_, moves, *layers_, states);
+  const int own = placement_->layout.stage_of(rank());
+  for (int layer = 0; layer < layers_->count(); ++layer) {
+    if (layer >= placement_->partition.begin(own) && layer < placement_->partition.end(own)) {
+      continue;
+    }
+    for (const LayerTensor& item : layers_->tensors(layer)) {
+      states.forget(item.tensor);
+    }
+  }
+}
+
+void Pipeline::State::average_replicas() {
+  guarded([&] { replicas_->average_exactly(); });
+}
+
+std::vector<double> Pipeline::State::gradient_norms() {
+  return guarded([&] {
+    const int own = placement_->layout.stage_of(rank());
+    std::vector<double> norms(static_cast<std::size_t>(layers_->count()));
+    for (int layer = placement_->partition.begin(own);
+         layer < placement_->partition.end(own) && placement_->layout.replica_of(rank()) == 0;
+         ++layer) {
+      double squares = 0;
+      for (const LayerTensor& item : layers_->trained(layer)) {
+        if (item.tensor.grad().defined()) {
+          squares += item.tensor.grad().to(at::kDouble).square().sum().item<double>();
+        }
+      }
+      norms[static_cast<std::size_t>(layer)] = std::sqrt(squares);
+    }
+    ops::allreduce(*context_,
+                   {.data = norms.data(),
+                    .count = static_cast<std::int64_t>(norms.size()),
+                    .dtype = Dtype::Float64},
+                   {.name = "gradient norms", .reduction = ops::Reduction::Sum});
+    return norms;
+  });
+}
+
+}  // namespace bluefog::pipeline

@@ -1,0 +1,143 @@
+#include "pipeline/runtime/stage_links.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "ops/message.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace bluefog::pipeline {
+namespace {
+
+// The words of a form as it travels: dtype, number of dimensions, their sizes.
+constexpr std::size_t kMostDimensions = 14;
+using FormWords = std::array<std::int64_t, 2 + kMostDimensions>;
+
+BufferView view_of(FormWords& words) {
+  return {.data = words.data(),
+          .count = static_cast<std::int64_t>(words.size()),
+          .dtype = Dtype::Int64};
+}
+
+at::Tensor room_for(const RowForm& form, std::int64_t rows) {
+  std::vector<std::int64_t> sizes{rows};
+  sizes.insert(sizes.end(), form.sizes.begin(), form.sizes.end());
+  return at::empty(sizes, form.dtype);
+}
+
+}  // namespace
+
+StageLinks::StageLinks(Context& context, const PipelineLayout& layout)
+    : context_(context),
+      stage_(layout.stage_of(context.rank())),
+      before_(context.rank() - 1),
+      behind_(context.rank() + 1) {}
+
+std::string StageLinks::where() const {
+  return fmt::format("rank {}, stage {}", context_.rank(), stage_);
+}
+
+void StageLinks::send_activation(const at::Tensor& activation, std::int64_t rows) {
+  if (!output_) {
+    check_form(activation, rows);
+    output_ = {.dtype = activation.scalar_type(), .sizes = activation.sizes().slice(1).vec()};
+    send_form();
+  }
+  check_form(activation, rows);
+  send(activation.detach(), behind_, MessageTag::Activation);
+}
+
+void StageLinks::check_form(const at::Tensor& activation, std::int64_t rows) const {
+  if (!activation.is_floating_point() || !activation.is_cpu()) {
+    throw UnsupportedError(
+        fmt::format("{}: expected an output of floating values on the CPU, found {}", where(),
+                    optimizers::describe(activation)));
+  }
+  if (activation.dim() < 1 || activation.size(0) != rows ||
+      activation.dim() > static_cast<std::int64_t>(kMostDimensions)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected an output of {} rows and at most {} dimensions, found {}",
+                    where(), rows, kMostDimensions, optimizers::describe(activation)));
+  }
+  if (output_ && (activation.scalar_type() != output_->dtype ||
+                  activation.sizes().slice(1) != at::IntArrayRef(output_->sizes))) {
+    throw InvalidArgument(
+        fmt::format("{}: expected outputs of rows as those before, {} {}, found {}", where(),
+                    c10::toString(output_->dtype), optimizers::shape_text(output_->sizes),
+                    optimizers::describe(activation)));
+  }
+}
+
+void StageLinks::send_form() {
+  const auto words = std::make_shared<FormWords>();
+  words->fill(0);
+  (*words)[0] = static_cast<std::int64_t>(output_->dtype);
+  (*words)[1] = static_cast<std::int64_t>(output_->sizes.size());
+  std::ranges::copy(output_->sizes, words->begin() + 2);
+  BufferView view = view_of(*words);
+  view.owner = words;
+  sent_.push_back(ops::send_nonblocking(context_, std::move(view), behind_,
+                                        static_cast<int>(MessageTag::Form)));
+}
+
+at::Tensor StageLinks::receive_activation(std::int64_t rows) {
+  if (!input_) {
+    receive_form();
+  }
+  at::Tensor activation = room_for(*input_, rows);
+  receive(activation, before_, MessageTag::Activation);
+  return activation;
+}
+
+void StageLinks::receive_form() {
+  FormWords words{};
+  const Stopwatch watch(waiting_seconds_);
+  ops::receive_nonblocking(context_, view_of(words), before_, static_cast<int>(MessageTag::Form))
+      .wait();
+  input_ = {.dtype = static_cast<at::ScalarType>(words[0]),
+            .sizes = {words.begin() + 2, words.begin() + 2 + words[1]}};
+}
+
+void StageLinks::send_gradient(const at::Tensor& gradient) {
+  send(gradient, before_, MessageTag::Gradient);
+}
+
+at::Tensor StageLinks::receive_gradient(std::int64_t rows) {
+  at::Tensor gradient = room_for(*output_, rows);
+  receive(gradient, behind_, MessageTag::Gradient);
+  return gradient;
+}
+
+void StageLinks::send(const at::Tensor& values, int target, MessageTag tag) {
+  sent_.push_back(ops::send_nonblocking(context_, optimizers::view_of(values.contiguous()), target,
+                                        static_cast<int>(tag)));
+}
+
+void StageLinks::receive(const at::Tensor& values, int source, MessageTag tag) {
+  const Stopwatch watch(waiting_seconds_);
+  ops::receive_nonblocking(context_, optimizers::view_of(values), source, static_cast<int>(tag))
+      .wait();
+}
+
+void StageLinks::finish() {
+  const Stopwatch watch(waiting_seconds_);
+  for (const Work& work : sent_) {
+    work.wait();
+  }
+  sent_.clear();
+}
+
+double StageLinks::take_waiting_seconds() { return std::exchange(waiting_seconds_, 0); }
+
+Stopwatch::Stopwatch(double& seconds)
+    : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
+
+Stopwatch::~Stopwatch() {
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+}  // namespace bluefog::pipeline

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/work.hpp"
+#include "pipeline/pipeline_layout.hpp"
+
+namespace bluefog::pipeline {
+
+/// The tags of messages between stages.
+enum class MessageTag : int { Form, Activation, Gradient, Layer };
+
+/// The form of an activation's rows: the dtype, and the dimensions behind the first.
+struct RowForm {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> sizes;
+
+  friend bool operator==(const RowForm&, const RowForm&) = default;
+};
+
+/// The messages between a stage and those before and behind it. The form of activations travels
+/// once, before the first one; all others have it.
+class StageLinks {
+ public:
+  /// @param context outlives this object.
+  StageLinks(Context& context, const PipelineLayout& layout);
+
+  /// @throws InvalidArgument for an activation that does not have so many rows, or not the form of
+  ///   the first one; UnsupportedError for one that is not floating.
+  void send_activation(const at::Tensor& activation, std::int64_t rows);
+  [[nodiscard]] at::Tensor receive_activation(std::int64_t rows);
+  void send_gradient(const at::Tensor& gradient);
+  [[nodiscard]] at::Tensor receive_gradient(std::int64_t rows);
+
+  /// Waits until what has been sent is on its way.
+  void finish();
+  /// The time that was spent in waits, since the last call.
+  [[nodiscard]] double take_waiting_seconds();
+
+ private:
+  void send(const at::Tensor& values, int target, MessageTag tag);
+  void receive(const at::Tensor& values, int source, MessageTag tag);
+  void send_form();
+  void receive_form();
+  void check_form(const at::Tensor& activation, std::int64_t rows) const;
+  [[nodiscard]] std::string where() const;
+
+  Context& context_;
+  int stage_;
+  int before_;
+  int behind_;
+  std::optional<RowForm> input_;
+  std::optional<RowForm> output_;
+  std::vector<Work> sent_;
+  double waiting_seconds_ = 0;
+};
+
+/// A stop watch that adds the time of its life to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds);
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch();
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace bluefog::pipeline

@@ -1,0 +1,20 @@
+"""Elastic pipelines over torch.distributed: a model in stages that freezes, shrinks and widens
+while it trains (PipeTransformer, arXiv 2102.03161).
+
+`ElasticPipeline` runs torch.distributed.pipelining's stages and schedules over the default process
+group, whose backend "bluefog" is the one that moves them through shared memory. What freezes, and
+how many stages are left, is decided by the C++ core (docs/pipeline.md).
+"""
+
+from bluefog_cpp.pipeline._elastic import ElasticPipeline
+from bluefog_cpp.pipeline._plans import (
+    ElasticPlan,
+    EpochShares,
+    freeze_bound,
+    initial_micro_batches,
+    partition_layers,
+    pipeline_bubble,
+)
+
+__all__ = ["ElasticPipeline", "ElasticPlan", "EpochShares", "freeze_bound",
+           "initial_micro_batches", "partition_layers", "pipeline_bubble"]
