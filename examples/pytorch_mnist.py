@@ -76,8 +76,7 @@ def main():
     device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
     train_data, test_data = (
-        torch.utils.data.TensorDataset(*idx.load(arguments.data, part))
-        for part in ("train", "t10k")
+        torch.utils.data.TensorDataset(*part) for part in idx.load_parts(arguments.data)
     )
     sampler = bf.ElasticSampler(train_data, seed=arguments.seed)
     loader = torch.utils.data.DataLoader(

@@ -66,8 +66,9 @@ def main():
               else pipeline_configuration.Configuration())
     torch.set_num_threads(1)
     dist.init_process_group(arguments.backend)
-    images, labels = (part[:arguments.images] for part in idx.load(arguments.data, "train"))
-    test = [part[:arguments.test_images] for part in idx.load(arguments.data, "t10k")]
+    train, test = idx.load_parts(arguments.data)
+    images, labels = (part[:arguments.images] for part in train)
+    test = [part[:arguments.test_images] for part in test]
     torch.manual_seed(chosen.seed)
     model = vision_transformer(1, images.shape[-1], CLASSES, patch=chosen.patch,
                                width=chosen.width, heads=chosen.heads, layers=chosen.layers)

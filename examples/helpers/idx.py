@@ -10,16 +10,31 @@ import numpy
 import torch
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-SIDE = 28
+LEAST_SIDE = 4
 CLASSES = 10
 
 
+def load_parts(folder):
+    """`load` of the training and of the test images, which are of one size."""
+    train, test = load(folder, "train"), load(folder, "t10k")
+    if test[0].shape[1:] != train[0].shape[1:]:
+        sys.exit(
+            f"{folder}: expected test images of the size of the training images, "
+            f"{list(train[0].shape[2:])}, found {list(test[0].shape[2:])}"
+        )
+    return train, test
+
+
 def load(folder, part):
-    """Images as floats around 0, [count, 1, 28, 28], and labels of `part` ("train", "t10k")."""
+    """Images as floats around 0, [count, 1, side, side], and labels of `part` ("train", "t10k")."""
     images, path = _array(folder, f"{part}-images-idx3-ubyte", 3)
     labels, path_of_labels = _array(folder, f"{part}-labels-idx1-ubyte", 1)
-    if len(images) == 0 or images.shape[1:] != (SIDE, SIDE):
-        sys.exit(f"{path}: expected images of {SIDE} x {SIDE}, found {list(images.shape)}")
+    count, rows, columns = images.shape
+    if count == 0 or rows != columns or rows < LEAST_SIDE:
+        sys.exit(
+            f"{path}: expected square images of at least {LEAST_SIDE} pixels a side, found "
+            f"{list(images.shape)}"
+        )
     if len(labels) != len(images):
         sys.exit(f"{path_of_labels}: expected {len(images)} labels, found {len(labels)}")
     if labels.max() >= CLASSES:

@@ -53,7 +53,8 @@ def test_what_is_there_is_read(readers, tmp_path, packed):
     ({"images": header(3, 28, 28, magic=0x900) + IMAGES[16:]}, ("images-idx3", "(00000803)")),
     ({"images": header(3, 2**32 - 1, 2**32 - 1) + IMAGES[16:]}, ("images-idx3", "found 2352")),
     ({"images": header(0, 28, 28), "labels": header(0)}, ("images-idx3", "found [0, 28, 28]")),
-    ({"images": header(3, 0, 0)}, ("images-idx3", "expected images of 28 x 28")),
+    ({"images": header(3, 0, 0)}, ("images-idx3", "expected square images of at least 4 pixels")),
+    ({"images": header(3, 3, 3) + bytes(27)}, ("images-idx3", "found [3, 3, 3]")),
     ({"images": header(3, 27, 28) + bytes(3 * 27 * 28)}, ("images-idx3", "found [3, 27, 28]")),
     ({"images": gzip.compress(IMAGES)[:-9], "suffix": ".gz"}, ("images-idx3-ubyte.gz", "end")),
     ({"images": gzip.compress(IMAGES) + b"junk", "suffix": ".gz"}, ("images-idx3-ubyte.gz",)),
@@ -66,6 +67,15 @@ def test_a_damaged_file_is_named(readers, tmp_path, files, words):
         idx.load(tmp_path, "train")
     for word in (str(tmp_path), *words):
         assert word in str(refused.value)
+
+
+def test_test_images_of_another_size_are_refused(readers, tmp_path):
+    idx, _ = readers
+    write(tmp_path)
+    for name, data in zip(NAMES, (header(3, 8, 8) + bytes(192), LABELS)):
+        (tmp_path / name.replace("train", "t10k")).write_bytes(data)
+    with pytest.raises(SystemExit, match=r"\[28, 28\], found \[8, 8\]"):
+        idx.load_parts(tmp_path)
 
 
 def test_a_label_beyond_the_classes_of_cifar_is_named(readers, tmp_path):
