@@ -44,6 +44,15 @@ from bluefog_cpp.torch._inference import (
     InferDestinationFromSourceRanks,
     InferSourceFromDestinationRanks,
 )
+from bluefog_cpp.torch._makers import (
+    DistributedAdaptThenCombineOptimizer,
+    DistributedAdaptWithCombineOptimizer,
+    DistributedAllreduceOptimizer,
+    DistributedGradientAllreduceOptimizer,
+    DistributedHierarchicalNeighborAllreduceOptimizer,
+    DistributedNeighborAllreduceOptimizer,
+    DistributedPushSumOptimizer,
+)
 from bluefog_cpp.torch._membership import (
     Entry,
     Loss,
@@ -71,16 +80,7 @@ from bluefog_cpp.torch._neighbor_collectives import (
     pair_gossip,
     pair_gossip_nonblocking,
 )
-from bluefog_cpp.torch._optimizers import (
-    CommunicationType,
-    DistributedAdaptThenCombineOptimizer,
-    DistributedAdaptWithCombineOptimizer,
-    DistributedAllreduceOptimizer,
-    DistributedGradientAllreduceOptimizer,
-    DistributedHierarchicalNeighborAllreduceOptimizer,
-    DistributedNeighborAllreduceOptimizer,
-    DistributedPushSumOptimizer,
-)
+from bluefog_cpp.torch._optimizers import CommunicationType
 from bluefog_cpp.torch._parameters import (
     allreduce_parameters,
     broadcast_optimizer_state,
