@@ -34,6 +34,9 @@ void bind_windows(py::module_& module);
 /// The calls that make up batch normalisation over all ranks.
 void bind_batch_norm(py::module_& module);
 
+/// Algorithms, schedules and codes of classes of Python's; after `bind_topology`.
+void bind_own(py::module_& module);
+
 /// `DistributedOptimizer` over an optimizer of Python's, and collectives on named tensors.
 void bind_optimizers(py::module_& module);
 

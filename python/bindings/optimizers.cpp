@@ -21,6 +21,7 @@
 #include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/local_optimizer.hpp"
+#include "python/bindings/own/python_object.hpp"
 #include "python/bindings/python_owner.hpp"
 #include "python/bindings/rethrow.hpp"
 
@@ -152,16 +153,18 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
-    opt::RowSums row_sums, const std::optional<std::string>& compression,
+    opt::RowSums row_sums, std::shared_ptr<ops::Compression> compression,
     const std::optional<std::string>& schedule_name) {
   opt::DistributedOptimizerOptions options;
   options.row_sums = row_sums;
   options.schedule = schedule;
   if (schedule_name) {
-    options.make_schedule = [name = *schedule_name,
-                             row = opt::AlgorithmName(algorithm)](const Context& other) {
-      return opt::schedule_named(row, name,
-                                 {.size = other.size(), .local_size = other.local_size()});
+    options.make_schedule = [name = *schedule_name, algorithm](const Context& other) {
+      return in_python([&] {
+        return py::module_::import("bluefog_cpp.torch._own.schedules")
+            .attr("schedule_named")(algorithm, name, other.size(), other.local_size())
+            .cast<Schedule>();
+      });
     };
   }
   options.global_period_rounds = global_period_rounds;
@@ -170,9 +173,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
   options.step_in_backward = step_in_backward;
   options.algorithm = algorithm;
   options.numbers.insert(numbers.begin(), numbers.end());
-  if (compression) {
-    options.compression = ops::compression_named(*compression);
-  }
+  options.compression = compression;
   options.num_steps_per_communication = num_steps_per_communication;
   options.reevaluates = reevaluates;
   options.rethrow_in_backward = rethrow_through_torch;
@@ -261,8 +262,10 @@ void bind_optimizers(py::module_& module) {
       .value("nobody", opt::Averaging::Nobody);
   module.def(
       "compression_named",
-      [](const std::string& name) { return ops::compression_named(name)->name(); }, py::arg("name"),
-      "The full name of a code, as ops/compression.hpp lists them.");
+      [](const std::string& name) {
+        return std::const_pointer_cast<ops::Compression>(ops::compression_named(name));
+      },
+      py::arg("name"), "A code of ops/compression.hpp by its name.");
   py::enum_<opt::RowSums>(module, "RowSums", "What rows of W sum to. See optimizers/row_sums.hpp.")
       .value("one", opt::RowSums::One)
       .value("any", opt::RowSums::Any);
