@@ -154,7 +154,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
     opt::RowSums row_sums, std::shared_ptr<ops::Compression> compression,
-    const std::optional<std::string>& schedule_name) {
+    const std::optional<std::string>& schedule_name, py::object learning_rate) {
   opt::DistributedOptimizerOptions options;
   options.row_sums = row_sums;
   options.schedule = schedule;
@@ -167,6 +167,9 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
       });
     };
   }
+  options.learning_rate = [rate = std::make_shared<PythonObject>(std::move(learning_rate))] {
+    return in_python([&] { return rate->get()().cast<double>(); });
+  };
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
@@ -282,7 +285,7 @@ void bind_optimizers(py::module_& module) {
           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
           py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
           py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none(),
-          py::arg("schedule_name") = py::none())
+          py::arg("schedule_name") = py::none(), py::arg("learning_rate") = py::none())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -119,7 +119,7 @@ def test_a_run(tmp_path, capsys):
         for algorithm in ("adapt_then_combine", "adapt_with_combine", "push_sum", "extra",
                           "exact_diffusion", "d2", "gradient_tracking", "gossip_pga", "choco",
                           "slowmo", "gossip_diloco", "noloco", "accelerated_gossip",
-                          "decent_lam", "quasi_global_momentum")
+                          "dmsgd", "decent_lam", "quasi_global_momentum")
         for topology in ("one_peer", "ring")}
     # Each registered algorithm has a figure, or is said with the reason.
     left_out = {item["algorithm"] for item in written["not_run"]}
@@ -153,7 +153,7 @@ def test_a_graph_on_which_an_algorithm_does_not_converge_is_listed(tmp_path, cap
     assert "not run: d2 one_peer at 4 ranks: " in capsys.readouterr().out
 
 
-OWN = '''
+OWN = """
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 
@@ -174,7 +174,7 @@ class OneWay(bf.Schedule):
 
     def graph(self, step):
         return topology_util.RingGraph(self.size, connect_style=1 + step)
-'''
+"""
 
 
 def bfbench(*words):

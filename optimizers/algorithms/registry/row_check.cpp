@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
                                                         "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 16> kCommonFields{"algorithm",
+constexpr std::array<std::string_view, 17> kCommonFields{"algorithm",
                                                          "schedule",
                                                          "make_schedule",
                                                          "plans",
@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 16> kCommonFields{"algorithm",
                                                          "stepping",
                                                          "reevaluates",
                                                          "buffers",
+                                                         "learning_rate",
                                                          "rethrow_in_backward",
                                                          "on_failure",
                                                          "when_shrunk",

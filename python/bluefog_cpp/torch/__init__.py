@@ -19,6 +19,7 @@ from bluefog_cpp._graphs import (
     StarGraph,
     SymmetricExponentialGraph,
 )
+from bluefog_cpp.torch._accum_adam import AccumAdam, AccumAdamW
 from bluefog_cpp.torch._algorithms import DecentralizedOptimizer
 from bluefog_cpp.torch._batch_norm import SyncBatchNorm
 from bluefog_cpp.torch._collectives import (
@@ -169,12 +170,13 @@ from bluefog_cpp.torch._windows import (
 from bluefog_cpp.util import check_extension
 
 __all__ = [
-    "Algorithm", "Average", "Bucket", "CommunicationType", "Compression", "DecentralizedOptimizer",
-    "DistributedAdaptThenCombineOptimizer", "DistributedAdaptWithCombineOptimizer",
-    "DistributedAllreduceOptimizer", "DistributedGradientAllreduceOptimizer",
-    "DistributedHierarchicalNeighborAllreduceOptimizer", "DistributedNeighborAllreduceOptimizer",
-    "DistributedPullGetOptimizer", "DistributedPushSumOptimizer", "DistributedWinPutOptimizer",
-    "ElasticSampler", "Entry", "ExponentialGraph", "ExponentialTwoGraph", "FullyConnectedGraph",
+    "AccumAdam", "AccumAdamW", "Algorithm", "Average", "Bucket", "CommunicationType", "Compression",
+    "DecentralizedOptimizer", "DistributedAdaptThenCombineOptimizer",
+    "DistributedAdaptWithCombineOptimizer", "DistributedAllreduceOptimizer",
+    "DistributedGradientAllreduceOptimizer", "DistributedHierarchicalNeighborAllreduceOptimizer",
+    "DistributedNeighborAllreduceOptimizer", "DistributedPullGetOptimizer",
+    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "ElasticSampler", "Entry",
+    "ExponentialGraph", "ExponentialTwoGraph", "FullyConnectedGraph",
     "GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks",
     "GetInnerOuterExpo2DynamicSendRecvRanks", "GetInnerOuterRingDynamicSendRecvRanks",
     "GetRecvWeights", "GetSendWeights", "InferDestinationFromSourceRanks",
