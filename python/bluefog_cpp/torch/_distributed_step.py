@@ -25,6 +25,7 @@ from bluefog_cpp.errors import (
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._moved_memory import check_unshared
+from bluefog_cpp.torch._own.rows import made_for
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
@@ -88,11 +89,12 @@ class DistributedStep:
         self._retire_others(own)
         free_retired_windows(runtime, maker)
         take_device_of(self.context, (parameter for _, parameter in parameters))
-        self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
-            self.context, [list(group["params"]) for group in optimizer.param_groups],
-            lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
-            by_bucket,
-            self._reevaluates, learning_rate=lambda: this()._learning_rate(), **options)
+        with made_for(optimizer):
+            self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
+                self.context, [list(group["params"]) for group in optimizer.param_groups],
+                lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
+                by_bucket,
+                self._reevaluates, learning_rate=lambda: this()._learning_rate(), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
@@ -286,7 +288,8 @@ class DistributedStep:
         take_device_of(context, (parameter for group in optimizer.param_groups
                                  for parameter in group["params"]))
         own = self.core.step_count
-        furthest = self.core.move_to(context)
+        with made_for(optimizer):
+            furthest = self.core.move_to(context)
         self._passed_over += 0 if joins else self.core.step_count - own
         self.context = context
         self._passes.clear()

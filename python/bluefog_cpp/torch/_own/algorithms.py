@@ -189,6 +189,17 @@ class Algorithm:
     buckets: Sequence[Bucket]
     """All of them, in the order in which they are stepped."""
     _round: core.AlgorithmRound | None = None
+    _wrapped: Callable[[], torch.optim.Optimizer | None]
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The wrapped optimizer, for its groups and state: not to be stepped but by
+        `local_step`."""
+        optimizer = self._wrapped()
+        if optimizer is None:
+            raise StateError(f"{self._place('optimizer')}: expected the wrapped optimizer, found "
+                             "that it is gone")
+        return optimizer
 
     # ---- what subclasses say
 

@@ -1,7 +1,10 @@
 """The rows of the registry that stand for classes of Python's, and what the core asks of them."""
 
+import contextlib
+import contextvars
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -18,6 +21,7 @@ _MOST_STEPS = 1024
 """The longest period of a schedule whose graphs a function is asked for."""
 _FIELDS = ("global_period_rounds", "momentum", "compression", "step_in_backward")
 _classes: dict[str, type[Algorithm]] = {}
+_wrapped: contextvars.ContextVar[Any] = contextvars.ContextVar("wrapped", default=lambda: None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +166,16 @@ def _option(where: str, name: Any, option: Any) -> _NamedOption:
                         float(option.least), float(option.below))
 
 
+@contextlib.contextmanager
+def made_for(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """While the core makes an algorithm that steps this optimizer."""
+    token = _wrapped.set(weakref.ref(optimizer))
+    try:
+        yield
+    finally:
+        _wrapped.reset(token)
+
+
 # ---- what the core calls
 
 
@@ -176,6 +190,7 @@ def make(name: str, rank: int, size: int, options: dict[str, Number],
     """An object of the class of that name, at its start."""
     algorithm = _classes[name]()
     algorithm.rank, algorithm.size = rank, size
+    algorithm._wrapped = _wrapped.get()
     buckets = [
         Bucket(index, bucket_name, values, state, {place[0]: place[1] for place in places},
                {place[0]: place[2:] for place in places})

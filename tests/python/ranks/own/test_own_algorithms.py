@@ -12,7 +12,7 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp import algorithms, topology_util
 from bluefog_cpp._extension import core
 from conftest import needs
-from simulation import flat, loss_of, mixing, model_of, train
+from simulation import Simulation, flat, loss_of, mixing, model_of, train
 
 PAGE = pathlib.Path(__file__).resolve().parents[4] / "docs" / "your_own_in_python.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -67,12 +67,41 @@ def test_example_of_the_page_has_the_bits_of_the_built_in_one(rank, size):
 
 
 def test_outer_steps_of_the_page_are_those_of_diloco(rank):
-    run_snippet(1)
+    run_snippet(2)
     numbers = {"outer_learning_rate": 0.5, "outer_momentum": 0.8}
     built_in = trained(rank, "diloco", steps=9, num_steps_per_communication=3, numbers=numbers)
     own = trained(rank, "my_diloco", steps=9, num_steps_per_communication=3,
                   numbers={"rate": 0.5, "beta": 0.8})
     torch.testing.assert_close(own, built_in, rtol=0, atol=1e-12)
+
+
+def test_averaged_moments_of_the_page(rank, size):
+    run_snippet(1)
+    graph = topology_util.ExponentialGraph(size)
+    matrix = torch.as_tensor(mixing(graph))
+
+    def make(parameters):
+        return torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.3)
+
+    simulation = Simulation(make, size)
+    model = model_of(0)
+    optimizer = bf.DecentralizedOptimizer(make(model.parameters()), model, "averaged_moments",
+                                          schedule=graph, bucket_bytes=64)
+    for step in range(5):
+        simulation.gradients(step)
+        simulation.local_steps()
+        simulation.average(matrix)
+        for name in ("exp_avg", "exp_avg_sq"):
+            for same in zip(*(model_.parameters() for model_ in simulation.models)):
+                states = [plain.state[p] for plain, p in zip(simulation.optimizers, same)]
+                if name in states[0]:
+                    values = torch.stack([state[name].reshape(-1) for state in states])
+                    for state, mixed in zip(states, matrix @ values):
+                        state[name].copy_(mixed.view_as(state[name]))
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+        torch.testing.assert_close(flat(model), flat(simulation.models[rank]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("numbers", ({}, {"rho": 0.5}))
@@ -140,7 +169,7 @@ def test_all_that_a_round_offers(rank, size):
 
 def test_what_it_carries_is_in_the_state_dict(rank):
     run_snippet(0)
-    run_snippet(1)
+    run_snippet(2)
     for name, options in (("my_diffusion", {}), ("my_diloco", {"num_steps_per_communication": 3})):
         model = model_of(rank)
         optimizer = wrapped(model, name, **options)
