@@ -44,6 +44,7 @@ class AlgorithmName {
   static const AlgorithmName GossipDiLoCo;
   static const AlgorithmName NoLoCo;
   static const AlgorithmName AcceleratedGossip;
+  static const AlgorithmName DmSgd;
   static const AlgorithmName DecentLam;
   static const AlgorithmName QuasiGlobalMomentum;
   static const AlgorithmName WinPut;
@@ -83,6 +84,7 @@ inline constexpr AlgorithmName AlgorithmName::StreamingDiLoCo{BuiltIn{"streaming
 inline constexpr AlgorithmName AlgorithmName::GossipDiLoCo{BuiltIn{"gossip_diloco"}};
 inline constexpr AlgorithmName AlgorithmName::NoLoCo{BuiltIn{"noloco"}};
 inline constexpr AlgorithmName AlgorithmName::AcceleratedGossip{BuiltIn{"accelerated_gossip"}};
+inline constexpr AlgorithmName AlgorithmName::DmSgd{BuiltIn{"dmsgd"}};
 inline constexpr AlgorithmName AlgorithmName::DecentLam{BuiltIn{"decent_lam"}};
 inline constexpr AlgorithmName AlgorithmName::QuasiGlobalMomentum{BuiltIn{"quasi_global_momentum"}};
 inline constexpr AlgorithmName AlgorithmName::WinPut{BuiltIn{"win_put"}};

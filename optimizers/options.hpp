@@ -108,6 +108,10 @@ struct DistributedOptimizerOptions {
   /// others.
   std::string call_name = "DistributedOptimizer";
 
+  /// The wrapped optimizer's learning rate, where torch's does not tell it, as an optimizer of
+  /// Python's does not; empty: that of its first group.
+  std::function<double()> learning_rate{};
+
   /// For callers whose backward passes lead errors through other layers, as Python's do.
   RethrowInBackward rethrow_in_backward{};
 };

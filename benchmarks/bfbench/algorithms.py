@@ -5,6 +5,7 @@ run without a build.
 """
 
 import argparse
+import sys
 
 from bfbench.launch import LaunchFailed
 
@@ -27,6 +28,21 @@ def registered():
 def row_named(name):
     """The row of a name or an alias; raises ValueError for another one."""
     return _core().algorithm_named(name)
+
+
+def load_files(paths):
+    """Registers the algorithms and schedules of files; raises ValueError for one that cannot be."""
+    if paths:
+        _core()  # what is wrong with the package is said first
+        from bluefog_cpp import algorithms
+        for path in paths:
+            algorithms.load(path)
+
+
+def own_schedules():
+    """The names of schedules that files have registered."""
+    module = sys.modules.get("bluefog_cpp.torch._own.schedules")
+    return module.registered_schedules() if module else []
 
 
 def has_name(row, name):

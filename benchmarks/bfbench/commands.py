@@ -9,6 +9,7 @@ import signal
 import sys
 
 from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train, uneven
+from bfbench.algorithms import load_files
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 from bfbench.options import DEFAULT_BUILD
@@ -48,6 +49,16 @@ def use_package_of(words):
             sys.path.insert(0, str(folder))
 
 
+def load_files_of(words):
+    """Registers what the files of --load bring along, before names are looked up."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--load", action="append", default=[])
+    found = []
+    with contextlib.suppress(argparse.ArgumentError):  # which the command's own parser says
+        found = parser.parse_known_args(words)[0].load
+    load_files(found)
+
+
 def end_output():
     """Raises OSError where what was printed is lost."""
     if sys.stdout is None:
@@ -80,6 +91,10 @@ def main(words=None):
         command.set_defaults(run=module.run)
     words = with_command(sys.argv[1:] if words is None else words)
     use_package_of(words)
+    try:
+        load_files_of(words)
+    except (LaunchFailed, ValueError) as error:
+        parser.error(f"argument --load: {error}")
     args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
         with sigterm_as_ctrl_c():

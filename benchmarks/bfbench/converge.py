@@ -5,7 +5,7 @@ import json
 import statistics
 
 from bfbench import images, output
-from bfbench.algorithms import algorithm_list, registered, row_named
+from bfbench.algorithms import algorithm_list, own_schedules, registered, row_named
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (
@@ -39,12 +39,20 @@ def shards_list(text):
     return list(dict.fromkeys(text.split(",")))
 
 
+def topology_list(text):
+    return choice_list((*TOPOLOGIES, *own_schedules()))(text)
+
+
 def add_arguments(parser):
     parser.add_argument("--algorithms", type=algorithm_list(), metavar="NAME,…",
                         help="registered ones (python -m bluefog_cpp.algorithms lists them), by "
                         "name or alias; default: all")
-    parser.add_argument("--topologies", type=choice_list(TOPOLOGIES), metavar="NAME,…",
-                        default=list(TOPOLOGIES), help=f"out of {', '.join(TOPOLOGIES)}")
+    parser.add_argument("--load", action="append", default=[], metavar="FILE",
+                        help="registers algorithms and schedules of a file of Python or a shared "
+                        "object; may be repeated")
+    parser.add_argument("--topologies", type=topology_list, metavar="NAME,…",
+                        default=list(TOPOLOGIES), help=f"out of {', '.join(TOPOLOGIES)}, and "
+                        "schedules of --load")
     parser.add_argument("--shards", type=shards_list, default=[IID, "0.1"], metavar="HOW,…",
                         help=f"{IID}, or α: each class is dealt to the ranks by Dirichlet(α)")
     parser.add_argument("--seeds", type=whole_list(0), default=[1, 2, 3], metavar="N,…",
@@ -93,6 +101,8 @@ def measure(args, launcher, jobs):
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):
                     words += [f"--{name.replace('_', '-')}", getattr(args, name)]
+                for file in args.load:
+                    words += ["--load", file]
                 records += jobs.gather({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
                                            "converge_worker", ranks, *words)
                 advance()

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/consensus/adaptive_consensus.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/parameter.hpp"
@@ -200,7 +201,15 @@ AlgorithmRow adapt_with_combine_row() {
       .overlap = "a whole iteration",
       .memory = {.copies = 1,
                  .note = "in shared memory; between hosts also 1 for each neighbour heard"},
-      .make = [](AlgorithmParts parts) {
+      .options = consensus_options(),
+      .why_unfit_schedule = why_unfit_consensus,
+      .why_unfit_plan = [](const DistributedOptimizerOptions& given, const NeighborPlan& /*plan*/,
+                           const NeighborPlan* /*before*/) { return why_unfit_plans(given); },
+      .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+        if (!ConsensusRule::of(parts.options).is_plain()) {
+          return std::make_unique<AdaptiveConsensus>(parts,
+                                                     AdaptiveConsensus::Order::AdaptWithCombine);
+        }
         return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
                                                   parts.options.stepping);
       }};

@@ -51,8 +51,13 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     (*local_step_)(bucket);
     parameters_->take_back_stepped(bucket);
   };
+  if (!options_.learning_rate) {
+    options_.learning_rate = [&optimizer] {
+      return optimizer.param_groups().front().options().get_lr();
+    };
+  }
   algorithm_ = make_algorithm(
-      options, *context_, buckets,
+      options_, *context_, buckets,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());

@@ -6,6 +6,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
+#include "python/bindings/own/python_object.hpp"
 #include "python/bindings/rethrow.hpp"
 
 namespace bluefog::python {
@@ -28,6 +29,8 @@ void translate(std::exception_ptr thrown) {
   try {
     std::rethrow_exception(std::move(thrown));
   } catch (const Interrupted& e) {
+    e.restore();
+  } catch (const RaisedInPython& e) {
     e.restore();
   } catch (const LateMismatchError& e) {
     raise("LateMismatchError", e.what());

@@ -21,6 +21,7 @@
 #include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/local_optimizer.hpp"
+#include "python/bindings/own/python_object.hpp"
 #include "python/bindings/python_owner.hpp"
 #include "python/bindings/rethrow.hpp"
 
@@ -152,28 +153,32 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
-    opt::RowSums row_sums, const std::optional<std::string>& compression,
-    const std::optional<std::string>& schedule_name, const std::string& call_name) {
+    opt::RowSums row_sums, std::shared_ptr<ops::Compression> compression,
+    const std::optional<std::string>& schedule_name, const std::string& call_name,
+    py::object learning_rate) {
   opt::DistributedOptimizerOptions options;
   options.call_name = call_name;
   options.row_sums = row_sums;
   options.schedule = schedule;
   if (schedule_name) {
-    options.make_schedule = [name = *schedule_name,
-                             row = opt::AlgorithmName(algorithm)](const Context& other) {
-      return opt::schedule_named(row, name,
-                                 {.size = other.size(), .local_size = other.local_size()});
+    options.make_schedule = [name = *schedule_name, algorithm](const Context& other) {
+      return in_python([&] {
+        return py::module_::import("bluefog_cpp.torch._own.schedules")
+            .attr("schedule_named")(algorithm, name, other.size(), other.local_size())
+            .cast<Schedule>();
+      });
     };
   }
+  options.learning_rate = [rate = std::make_shared<PythonObject>(std::move(learning_rate))] {
+    return in_python([&] { return rate->get()().cast<double>(); });
+  };
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
   options.step_in_backward = step_in_backward;
   options.algorithm = algorithm;
   options.numbers.insert(numbers.begin(), numbers.end());
-  if (compression) {
-    options.compression = ops::compression_named(*compression);
-  }
+  options.compression = compression;
   options.num_steps_per_communication = num_steps_per_communication;
   options.reevaluates = reevaluates;
   options.rethrow_in_backward = rethrow_through_torch;
@@ -262,8 +267,10 @@ void bind_optimizers(py::module_& module) {
       .value("nobody", opt::Averaging::Nobody);
   module.def(
       "compression_named",
-      [](const std::string& name) { return ops::compression_named(name)->name(); }, py::arg("name"),
-      "The full name of a code, as ops/compression.hpp lists them.");
+      [](const std::string& name) {
+        return std::const_pointer_cast<ops::Compression>(ops::compression_named(name));
+      },
+      py::arg("name"), "A code of ops/compression.hpp by its name.");
   py::enum_<opt::RowSums>(module, "RowSums", "What rows of W sum to. See optimizers/row_sums.hpp.")
       .value("one", opt::RowSums::One)
       .value("any", opt::RowSums::Any);
@@ -281,7 +288,8 @@ void bind_optimizers(py::module_& module) {
           py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
           py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none(),
           py::arg("schedule_name") = py::none(),
-          py::arg("call_name") = opt::DistributedOptimizerOptions{}.call_name)
+          py::arg("call_name") = opt::DistributedOptimizerOptions{}.call_name,
+          py::arg("learning_rate") = py::none())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

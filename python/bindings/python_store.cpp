@@ -16,6 +16,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
+#include "python/bindings/own/python_object.hpp"
 #include "python/bindings/python_owner.hpp"
 
 namespace bluefog::python {
@@ -24,21 +25,12 @@ namespace {
 class PythonStore final : public Store {
  public:
   explicit PythonStore(py::object view)
-      : view_(std::move(view)), description_(py::str(view_.attr("description"))) {}
-  PythonStore(const PythonStore&) = delete;
-  PythonStore& operator=(const PythonStore&) = delete;
-  ~PythonStore() override {
-    if (is_interpreter_gone()) {
-      view_.release();  // the interpreter has taken its objects along
-      return;
-    }
-    const py::gil_scoped_acquire gil;
-    view_ = py::object();
-  }
+      : view_(std::move(view)), description_(py::str(view_.get().attr("description"))) {}
 
   void set(const std::string& key, std::span<const std::byte> value, Deadline) override {
     call([&] {
-      view_.attr("set")(key, py::bytes(reinterpret_cast<const char*>(value.data()), value.size()));
+      view_.get().attr("set")(key,
+                              py::bytes(reinterpret_cast<const char*>(value.data()), value.size()));
     });
   }
 
@@ -47,8 +39,8 @@ class PythonStore final : public Store {
     const std::chrono::duration<double> left = deadline.when() - Deadline::Clock::now();
     std::optional<Bytes> value;
     call([&] {
-      const py::object found =
-          view_.attr("get")(key, deadline.is_set() ? std::clamp(left.count(), 0.0, kLong) : kLong);
+      const py::object found = view_.get().attr("get")(
+          key, deadline.is_set() ? std::clamp(left.count(), 0.0, kLong) : kLong);
       if (!found.is_none()) {
         const auto text = static_cast<std::string_view>(py::bytes(found));
         const auto bytes = std::as_bytes(std::span(text));
@@ -60,26 +52,17 @@ class PythonStore final : public Store {
 
   std::int64_t add(const std::string& key, std::int64_t amount, Deadline) override {
     std::int64_t sum = 0;
-    call([&] { sum = view_.attr("add")(key, amount).cast<std::int64_t>(); });
+    call([&] { sum = view_.get().attr("add")(key, amount).cast<std::int64_t>(); });
     return sum;
   }
 
   void remove(const std::string& key, Deadline) override {
-    call([&] { view_.attr("remove")(key); });
+    call([&] { view_.get().attr("remove")(key); });
   }
 
   [[nodiscard]] std::string description() const override { return description_; }
 
  private:
-  // Threads that want the lock of an interpreter which ends are ended by it.
-  static bool is_interpreter_gone() {
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-    return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-  }
-
   template <typename Call>
   void call(const Call& body) const {
     if (is_interpreter_gone()) {
@@ -97,7 +80,7 @@ class PythonStore final : public Store {
 
   static std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
 
-  py::object view_;
+  PythonObject view_;
   std::string description_;
 };
 

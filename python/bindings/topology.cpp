@@ -125,13 +125,13 @@ void bind_schedules(py::module_& module) {
   py::class_<Schedule> type(module, "Schedule", "The mixing matrix of each step, by turns.");
   type.def_property_readonly("size", &Schedule::size)
       .def_property_readonly("period_steps", &Schedule::period_steps)
-      .def("mixing_matrix", &Schedule::mixing_matrix, py::arg("step"))
+      .def("mixing_matrix", &Schedule::mixing_matrix, py::arg("step"), WithoutGil())
       .def(
           "plan_for",
           [](const Schedule& schedule, int rank, std::int64_t step) {
             return *schedule.plan_for(rank, step);
           },
-          py::arg("rank"), py::arg("step"));
+          py::arg("rank"), py::arg("step"), WithoutGil());
   bind_lost_ranks(type);
   module.def(
       "load_edge_list",

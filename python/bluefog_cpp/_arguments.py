@@ -9,6 +9,7 @@ rank, which call and which argument.
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -170,6 +171,15 @@ def text(value: Any) -> str:
     if not value:
         raise InvalidArgument("expected a text, found an empty one")
     return _encodable(value)
+
+
+def dashed_name(value: Any) -> str:
+    """A name of lower-case letters, digits, hyphens and underscores."""
+    found = text(value)
+    if not re.fullmatch("[a-z0-9][a-z0-9_-]*", found):
+        raise InvalidArgument("expected lower-case letters, digits, hyphens and underscores, found "
+                              f"{shown(found)}")
+    return found
 
 
 def name(value: Any) -> str:

@@ -2,29 +2,58 @@
 
     python -m bluefog_cpp.algorithms                prints the tables
     python -m bluefog_cpp.algorithms --write PAGE…  writes those that a page has marks of into it
+    python -m bluefog_cpp.algorithms --load FILE    with those that the file registers
 
-`load` takes in the algorithms of a shared object.
+`load` takes in the algorithms of a file.
 """
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Union
 
 from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument
 
 
 def load(path: Union[str, "os.PathLike[str]"]) -> list[str]:
-    """Loads a shared object, calls its `bluefog_register_algorithms` (docs/your_own_algorithm.md),
-    and returns the names that it registers. All ranks, before the first optimizer that uses them.
-    A file that is loaded already is not loaded again, and the result is the same.
+    """Loads a shared object and calls its `bluefog_register_algorithms`
+    (docs/your_own_algorithm.md), or runs a file of Python, `….py`, which registers its classes
+    (docs/your_own_in_python.md). Returns the names of the algorithms that it registers. All ranks,
+    before the first optimizer that uses them. A file that is loaded already is not loaded again,
+    and the result is the same.
 
-    Raises InvalidArgument, with the file's name, where it cannot be loaded, has no such function or
-    registers an algorithm that is refused, such as one whose name is taken.
+    Raises InvalidArgument, with the file's name, where it cannot be loaded, raises an error, has no
+    such function or registers an algorithm that is refused, such as one whose name is taken.
     """
+    if os.fspath(path).endswith(".py"):
+        return _run(pathlib.Path(path))
     return core.load_algorithms(os.fspath(path))
+
+
+_loaded: dict[pathlib.Path, list[str]] = {}
+
+
+def _run(path: pathlib.Path) -> list[str]:
+    file = path.resolve()
+    if file not in _loaded:
+        before = {row.name for row in core.algorithms()}
+        name = f"bluefog_cpp_loaded_{len(_loaded)}_{file.stem}"
+        try:
+            spec = importlib.util.spec_from_file_location(name, file)
+            assert spec is not None and spec.loader is not None  # it ends in .py
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[name])
+        except Exception as error:
+            sys.modules.pop(name, None)
+            raise InvalidArgument(f"load_algorithms, '{path}': expected a file that runs, "
+                                  f"found {type(error).__name__}: {error}") from error
+        _loaded[file] = [row.name for row in core.algorithms() if row.name not in before]
+    return _loaded[file]
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -128,7 +157,12 @@ def _main() -> None:
                                      description="Tables of the registered algorithms.")
     parser.add_argument("--write", type=pathlib.Path, nargs="+", metavar="PAGE",
                         help="into these pages, in place")
-    pages = parser.parse_args().write
+    parser.add_argument("--load", action="append", default=[], metavar="FILE",
+                        help="with the algorithms that it registers: Python or a shared object")
+    args = parser.parse_args()
+    for file in args.load:
+        load(file)
+    pages = args.write
     if pages is None:
         print("\n\n".join(table(core.algorithms()) for table in TABLES.values()))
         return

@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -117,7 +119,7 @@ def test_a_run(tmp_path, capsys):
         for algorithm in ("adapt_then_combine", "adapt_with_combine", "push_sum", "extra",
                           "exact_diffusion", "d2", "gradient_tracking", "gossip_pga", "choco",
                           "slowmo", "gossip_diloco", "noloco", "accelerated_gossip",
-                          "decent_lam", "quasi_global_momentum")
+                          "dmsgd", "decent_lam", "quasi_global_momentum")
         for topology in ("one_peer", "ring")}
     # Each registered algorithm has a figure, or is said with the reason.
     left_out = {item["algorithm"] for item in written["not_run"]}
@@ -149,3 +151,59 @@ def test_a_graph_on_which_an_algorithm_does_not_converge_is_listed(tmp_path, cap
     assert (refused["algorithm"], refused["topology"], refused["ranks"]) == ("d2", "one_peer", 4)
     assert "d2 expects the same W in every round" in refused["not_run"]
     assert "not run: d2 one_peer at 4 ranks: " in capsys.readouterr().out
+
+
+OWN = """
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+
+@bf.register_algorithm
+class Mine(bf.Algorithm):
+    name = "mine"
+    mixing = bf.Mixing("rows and columns", is_symmetric=True)
+
+    def step(self, round, buckets):
+        for bucket in buckets:
+            self.local_step(bucket)
+            self.average(bucket)
+
+@bf.register_schedule
+class OneWay(bf.Schedule):
+    name = "one-way"
+    period_steps = 2
+
+    def graph(self, step):
+        return topology_util.RingGraph(self.size, connect_style=1 + step)
+"""
+
+
+def bfbench(*words):
+    return subprocess.run([sys.executable, "-m", "bfbench", *map(str, words)], check=False,
+                          capture_output=True, text=True)
+
+
+def test_algorithms_and_schedules_of_a_file(tmp_path):
+    own, file = tmp_path / "own.py", tmp_path / "records.json"
+    own.write_text(OWN)
+    words = ["converge", "--build", os.environ["BFBENCH_BUILD"], "--load", own, "--data",
+             idx_files(tmp_path), "--ranks", "3", "--seeds", "1", "--steps", "2", "--batch-size",
+             "4", "--shards", "iid", "--json", file]
+    job = bfbench(*words, "--algorithms", "mine,atc", "--topologies", "ring,one-way")
+    assert job.returncode == 0, job.stderr
+    found = json.loads(file.read_text())
+    records = {(r["algorithm"], r["topology"]): r for r in found["records"]}
+    assert set(records) == {("mine", "ring"), ("adapt_then_combine", "ring"),
+                            ("adapt_then_combine", "one-way")}
+    assert records["mine", "ring"]["consensus_distance"] == \
+        records["adapt_then_combine", "ring"]["consensus_distance"]
+    (refused,) = found["not_run"]
+    assert "mine expects a symmetric W" in refused["not_run"]
+
+
+def test_files_that_cannot_be_loaded(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("raise OSError('no such device')")
+    job = bfbench("converge", "--build", os.environ["BFBENCH_BUILD"], "--load", own)
+    assert job.returncode == 2
+    assert f"argument --load: load_algorithms, '{own}': expected a file that runs" in job.stderr
+    assert "found OSError: no such device" in job.stderr

@@ -19,9 +19,9 @@ STEPS = 6
 IN_TURNS = ("win_put", "pull_get", "async_push_sum")
 ALGORITHMS = ("gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "gossip_pga",
               "local_sgd",
-              "extra", "exact_diffusion", "d2", "gradient_tracking", "push_sum", "decent_lam",
-              "quasi_global_momentum", *IN_TURNS)
-WITH_MOMENTUM = ("decent_lam", "quasi_global_momentum")
+              "extra", "exact_diffusion", "d2", "gradient_tracking", "push_sum", "dmsgd",
+              "decent_lam", "quasi_global_momentum", *IN_TURNS)
+WITH_MOMENTUM = ("dmsgd", "decent_lam", "quasi_global_momentum")
 
 
 def numbers(count, first):

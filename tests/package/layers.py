@@ -129,6 +129,7 @@ FOLDERS = {
     "ops/window/device": (),
     "optimizers/buckets/windows": (),
     "optimizers/algorithms/registry": (),
+    "optimizers/algorithms/consensus": ("registry",),
     "optimizers/algorithms/momentum": ("registry",),
     "optimizers/algorithms/outer": ("registry",),
     "optimizers/algorithms/windows": ("registry",),

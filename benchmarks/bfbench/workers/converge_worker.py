@@ -14,7 +14,7 @@ import torch
 import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bfbench import images
-from bfbench.algorithms import row_named
+from bfbench.algorithms import load_files, row_named
 from bfbench.shards import rank_shares
 from bfbench.training import MOMENTUM, make_optimizer
 from bluefog_cpp import topology_util
@@ -41,6 +41,7 @@ def parse_arguments():
                         help="lists of algorithm, topology or null, shards, seed")
     parser.add_argument("--data", required=True)
     parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--load", action="append", default=[])
     for name in ("steps", "batch-size", "train-images", "test-images"):
         parser.add_argument(f"--{name}", type=int, required=True)
     return parser.parse_args()
@@ -54,7 +55,7 @@ def plain_optimizer(row, model, lr):
 def wrap(row, topology, model, lr):
     """The optimizer, and what sets whom its next step hears."""
     algorithm, optimizer = row.name, plain_optimizer(row, model, lr)
-    if algorithm not in WRAPPERS:
+    if algorithm not in WRAPPERS or is_own(topology):
         schedule = "one-peer-exponential" if topology == "one_peer" else topology
         own = MOMENTUM if row.reads("momentum") else 0.0
         return (bf.DecentralizedOptimizer(optimizer, model, algorithm, schedule=schedule,
@@ -62,6 +63,11 @@ def wrap(row, topology, model, lr):
     wrapped = WRAPPERS[algorithm](optimizer, model)
     return wrapped, (one_peer_of_each_step(wrapped, algorithm) if topology == "one_peer"
                      else itertools.repeat(None))
+
+
+def is_own(topology):
+    """Whether it is a schedule of --load."""
+    return topology is not None and topology not in TOPOLOGIES
 
 
 def one_peer_of_each_step(optimizer, algorithm):
@@ -113,7 +119,7 @@ def figures_of(model, test):
 
 def run_once(algorithm, topology, shards, seed, dataset, args):
     row = row_named(algorithm)
-    graph = TOPOLOGIES[topology or "full"](bf.size())
+    graph = TOPOLOGIES["full" if is_own(topology) else topology or "full"](bf.size())
     bf.set_topology(graph)
     share = torch.from_numpy(rank_shares(dataset.train.labels, bf.size(), shards, seed)[bf.rank()])
     data = images.Images(dataset.train.pixels[share], dataset.train.labels[share])
@@ -135,6 +141,7 @@ def run_once(algorithm, topology, shards, seed, dataset, args):
 
 def main():
     args = parse_arguments()
+    load_files(args.load)
     torch.set_num_threads(1)
     bf.init()
     dataset = images.load(args.data)

@@ -14,6 +14,7 @@
 #include "bluefog_cpp/base/nearest_name.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/registry/algorithm_library.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/algorithms/registry/row_check.hpp"
 
@@ -42,11 +43,18 @@ class Registry {
 
   void add(AlgorithmRow row) {
     const std::unique_lock lock(mutex_);
-    check(row.name, row.name);
-    for (const std::string& alias : row.aliases) {
-      check(row.name, alias);
+    check_names(row, nullptr);
+    rows_.push_back({.row = std::move(row)});
+  }
+
+  void replace(AlgorithmRow row) {
+    const std::unique_lock lock(mutex_);
+    const AlgorithmRow* const former = find_locked(row.name);
+    check_names(row, former);
+    for (Entry& entry : rows_) {
+      entry.is_replaced = entry.is_replaced || &entry.row == former;
     }
-    rows_.push_back(std::move(row));
+    rows_.push_back({.row = std::move(row)});
   }
 
   const AlgorithmRow* find(std::string_view name) const {
@@ -57,27 +65,42 @@ class Registry {
   std::vector<const AlgorithmRow*> all() const {
     const std::shared_lock lock(mutex_);
     std::vector<const AlgorithmRow*> rows;
-    for (const AlgorithmRow& row : rows_) {
-      rows.push_back(&row);
+    for (const Entry& entry : rows_) {
+      if (!entry.is_replaced) {
+        rows.push_back(&entry.row);
+      }
     }
     return rows;
   }
 
  private:
+  struct Entry {
+    AlgorithmRow row;
+    bool is_replaced = false;
+  };
+
   Registry() {
     for (const auto make_row : kBuiltInRows) {
-      rows_.push_back(make_row());
+      rows_.push_back({.row = make_row()});
     }
   }
 
   const AlgorithmRow* find_locked(std::string_view name) const {
-    const auto found =
-        std::ranges::find_if(rows_, [&](const AlgorithmRow& row) { return has_name(row, name); });
-    return found == rows_.end() ? nullptr : &*found;
+    const auto found = std::ranges::find_if(
+        rows_, [&](const Entry& entry) { return !entry.is_replaced && has_name(entry.row, name); });
+    return found == rows_.end() ? nullptr : &found->row;
   }
 
-  void check(std::string_view of_row, std::string_view name) const {
-    if (const AlgorithmRow* taken = find_locked(name)) {
+  /// @param but the row whose names are free.
+  void check_names(const AlgorithmRow& row, const AlgorithmRow* but) const {
+    check(row.name, row.name, but);
+    for (const std::string& alias : row.aliases) {
+      check(row.name, alias, but);
+    }
+  }
+
+  void check(std::string_view of_row, std::string_view name, const AlgorithmRow* but) const {
+    if (const AlgorithmRow* taken = find_locked(name); taken != nullptr && taken != but) {
       throw InvalidArgument(
           fmt::format("register_algorithm, '{}': expected names that no algorithm has, found '{}', "
                       "which {} has",
@@ -86,7 +109,7 @@ class Registry {
   }
 
   mutable std::shared_mutex mutex_;
-  std::deque<AlgorithmRow> rows_;
+  std::deque<Entry> rows_;
 };
 
 std::string why_unknown(std::string_view name) {
@@ -108,6 +131,12 @@ std::string text_of(const AlgorithmLayout& layout) {
   return fmt::format("torch {}.{} (bytes of row, algorithm, bucket, options: {}, {}, {}, {})",
                      layout.torch_major, layout.torch_minor, layout.row, layout.algorithm,
                      layout.bucket, layout.options);
+}
+
+void check_row(const AlgorithmRow& row) {
+  if (const std::string problem = why_invalid(row); !problem.empty()) {
+    throw InvalidArgument(fmt::format("register_algorithm, '{}': {}", row.name, problem));
+  }
 }
 
 }  // namespace
@@ -160,10 +189,13 @@ void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled) {
         "found one compiled with {}",
         text_of(own), text_of(compiled)));
   }
-  if (const std::string problem = why_invalid(row); !problem.empty()) {
-    throw InvalidArgument(fmt::format("register_algorithm, '{}': {}", row.name, problem));
-  }
+  check_row(row);
   Registry::instance().add(std::move(row));
+}
+
+void replace_algorithm(AlgorithmRow row) {
+  check_row(row);
+  Registry::instance().replace(std::move(row));
 }
 
 const AlgorithmRow* find_algorithm(std::string_view name) {

@@ -25,6 +25,7 @@ AlgorithmRow streaming_diloco_row();
 AlgorithmRow gossip_diloco_row();
 AlgorithmRow noloco_row();
 AlgorithmRow accelerated_gossip_row();
+AlgorithmRow dmsgd_row();
 AlgorithmRow decent_lam_row();
 AlgorithmRow quasi_global_momentum_row();
 AlgorithmRow win_put_row();
@@ -51,6 +52,7 @@ inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
                                          &gossip_diloco_row,
                                          &noloco_row,
                                          &accelerated_gossip_row,
+                                         &dmsgd_row,
                                          &decent_lam_row,
                                          &quasi_global_momentum_row,
                                          &win_put_row,

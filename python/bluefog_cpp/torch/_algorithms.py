@@ -10,13 +10,15 @@ import torch
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
-from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
+from bluefog_cpp.torch._own.compressions import Compression, compression_from
+from bluefog_cpp.torch._own.schedules import Schedule, name_to_make, schedule_from
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._wrapped.model_parts import Models
 
 _Found = TypeVar("_Found")
-Graphs: TypeAlias = str | nx.DiGraph | Sequence[nx.DiGraph]
+Graphs: TypeAlias = str | nx.DiGraph | Sequence[nx.DiGraph] | Schedule | type[Schedule]
 
 
 class AlgorithmOptimizer(GradientOptimizer):
@@ -34,16 +36,16 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            num_steps_per_communication: int = 1, global_period_rounds: int = 6,
                            momentum: float = 0.9, bucket_bytes: int = 0,
                            step_in_backward: bool = False, row_sums: str = "one",
-                           compression: str | None = None,
+                           compression: str | Compression | None = None,
                            numbers: dict[str, float] | None = None) -> Any:
     """Collective. Any registered algorithm by its name; `python -m bluefog_cpp.algorithms` lists
     them with their equations, as docs/optimizers.md does.
 
     algorithm: a name or an alias; hyphens and underscores mean the same. Algorithms that a shared
-    object has registered count too (docs/your_own_algorithm.md).
+    object (docs/your_own_algorithm.md) or `register_algorithm` has registered count too.
     schedule: None for the topology of `set_topology` (where none was set, what suits the algorithm:
     the exponential graph, symmetric where W must be); the name of a family of `bftopo list`; a
-    DiGraph with weights; or several, by turns.
+    DiGraph with weights; several, by turns; or a `bf.Schedule`, its class, or its name.
     graphs: the name of `schedule` in version 0.1.
     num_steps_per_communication: every k-th step communicates.
     global_period_rounds: H of `gossip_pga` and `slowmo`.
@@ -57,7 +59,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     a rank's parameters by the sum of its row. Push-sum asks for columns that sum to 1 instead.
     compression: of `choco` and `gossip_diloco`: the code of what ranks send, "bfloat16", "float16",
     "int8", "int4", "sign", "topk" or "topk:K"; None for choco's "int4", and for none with
-    gossip_diloco ("none"). docs/optimizers.md says what each keeps and costs.
+    gossip_diloco ("none"). docs/optimizers.md says what each keeps and costs. A `bf.Compression`
+    or the name of one, too.
     numbers: options that the algorithm's row lists and that have no argument here, by name.
     The choices are attributes of the result, to be read.
 
@@ -71,10 +74,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                         compression=compression, numbers=numbers)
 
 
-def _compression(value: Any) -> str | None:
-    if value is None:
-        return None
-    return "none" if value == "none" else _named("compression", core.compression_named, value)
+def _compression(value: Any) -> Any:
+    return value if value is None or value == "none" else compression_from(value)
 
 
 _CHECKS: dict[str, _arguments.Check] = {
@@ -105,9 +106,11 @@ def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, al
         runtime.or_refuse(lambda: _check_without_momentum(maker, optimizer, row.name))
     name, given = runtime.or_refuse(lambda: _one_of_both(maker, schedule, graphs))
     made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, row, name, given))
+    code = chosen.get("compression")
+    shown = {**chosen, **({"compression": code.name} if code is not None else {})}
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
-                {"algorithm": row.name, "schedule": given, "graphs": given, **chosen}, row_sums,
-                schedule=made, schedule_name=given if isinstance(given, str) else None, **chosen)
+                {"algorithm": row.name, "schedule": given, "graphs": given, **shown}, row_sums,
+                schedule=made, schedule_name=name_to_make(given), **chosen)
 
 
 def _check_goes_without(maker: str, row: core.AlgorithmRow) -> None:
@@ -155,24 +158,10 @@ def _check_without_momentum(maker: str, optimizer: torch.optim.Optimizer,
 
 def _schedule_of(runtime: Runtime, maker: str, row: core.AlgorithmRow, name: str,
                  graphs: Graphs | None) -> Any:
-    if graphs is None:
-        topology = runtime.topology
-        if topology.is_default or row.brings_schedule:
-            return None
-        return core.static_schedule(matrix_of(maker, "graphs", topology.graph,
-                                              topology.is_weighted))
-    if isinstance(graphs, str):
-        try:
-            return row.schedule(graphs, runtime.size, runtime.context.local_size)
-        except (InvalidArgument, UnsupportedError) as error:
-            raise type(error)(f"{_arguments.place(maker)}: {name}: {error}") from None
-    if isinstance(graphs, nx.Graph):
-        return core.static_schedule(matrix_of(maker, name, graphs))
-    # Generators of schedules have no end.
-    matrices = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
-    wrong = [graph for graph in matrices if not isinstance(graph, nx.Graph)]
-    if wrong or not matrices:
-        found = _arguments.described(wrong[0]) if wrong else "none"
-        raise InvalidArgument(f"{_arguments.place(maker)}: {name}: expected a name of `bftopo "
-                              f"list`, a networkx.DiGraph or several, found {found}")
-    return core.cycle([matrix_of(maker, name, graph) for graph in matrices])
+    if graphs is not None:
+        return schedule_from(maker, name, graphs, row.name, runtime.size,
+                             runtime.context.local_size)
+    topology = runtime.topology
+    if topology.is_default or row.brings_schedule:
+        return None
+    return core.static_schedule(matrix_of(maker, "graphs", topology.graph, topology.is_weighted))

@@ -25,6 +25,7 @@ from bluefog_cpp.errors import (
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._moved_memory import check_unshared
+from bluefog_cpp.torch._own.rows import made_for
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
@@ -60,7 +61,7 @@ class DistributedStep:
         # A plain step runs without the hooks before and after: those of the whole step run.
         is_hooked = getattr(base.step, "hooked", False)
         self._plain_step = base.step.__wrapped__ if is_hooked else base.step
-        is_torchs = base.__module__.startswith("torch.optim")
+        is_torchs = base.__module__.startswith(("torch.optim", "bluefog_cpp.torch."))
         self._needs_closure = issubclass(base, torch.optim.LBFGS) or _asks_for_closure(base)
         # Optimizers of others may call the closure as they like (SAM does, after a step uphill).
         self._reevaluates = self._needs_closure or (not is_torchs and row.allows_reevaluation)
@@ -88,11 +89,12 @@ class DistributedStep:
         self._retire_others(own)
         free_retired_windows(runtime, maker)
         take_device_of(self.context, (parameter for _, parameter in parameters))
-        self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
-            self.context, [list(group["params"]) for group in optimizer.param_groups],
-            lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
-            by_bucket,
-            self._reevaluates, call_name=maker, **options)
+        with made_for(optimizer):
+            self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
+                self.context, [list(group["params"]) for group in optimizer.param_groups],
+                lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
+                by_bucket, self._reevaluates, call_name=maker,
+                learning_rate=lambda: this()._learning_rate(), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
@@ -286,7 +288,8 @@ class DistributedStep:
         take_device_of(context, (parameter for group in optimizer.param_groups
                                  for parameter in group["params"]))
         own = self.core.step_count
-        furthest = self.core.move_to(context)
+        with made_for(optimizer):
+            furthest = self.core.move_to(context)
         self._passed_over += 0 if joins else self.core.step_count - own
         self.context = context
         self._passes.clear()
@@ -362,6 +365,10 @@ class DistributedStep:
             if gradients:
                 torch._foreach_mul_(gradients, float(1 / scale))
         self._skips_local_step = found_inf is not None and float(found_inf) > 0
+
+    def _learning_rate(self) -> float:
+        """That of the first group; 1 for optimizers that have none."""
+        return float(self.wrapped.param_groups[0].get("lr", 1.0))
 
     def _local_step(self, parameters_by_group: list[list[torch.Tensor]]) -> None:
         """The user's optimizer, for these parameters only."""

@@ -25,6 +25,7 @@ TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
                                 AlgorithmName::D2,
                                 AlgorithmName::GradientTracking,
                                 AlgorithmName::PushSum,
+                                AlgorithmName::DmSgd,
                                 AlgorithmName::DecentLam,
                                 AlgorithmName::QuasiGlobalMomentum,
                                 AlgorithmName::WinPut,

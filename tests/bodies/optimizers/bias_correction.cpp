@@ -195,7 +195,7 @@ TEST(BiasCorrection, TakesEveryFloatingType) {
   on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
     for (const AlgorithmName kind :
          {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::GradientTracking,
-          AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
+          AlgorithmName::DmSgd, AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
       const auto end_of = [&](at::ScalarType type) {
         Bag bag;
         const at::Tensor x = bag.add("x", at::full({5}, context.rank(), type));

@@ -46,6 +46,7 @@ TEST(BuiltInRows, HaveAConstantEach) {
                                              AlgorithmName::GossipDiLoCo,
                                              AlgorithmName::NoLoCo,
                                              AlgorithmName::AcceleratedGossip,
+                                             AlgorithmName::DmSgd,
                                              AlgorithmName::DecentLam,
                                              AlgorithmName::QuasiGlobalMomentum,
                                              AlgorithmName::WinPut,

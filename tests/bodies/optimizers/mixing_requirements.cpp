@@ -317,7 +317,7 @@ TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
     options = with(AlgorithmName::AdaptThenCombine, std::nullopt);
     options.momentum = 0.5;
     EXPECT_THAT(refusal(context, options),
-                HasSubstr("momentum: expected decent_lam or quasi_global_momentum, found "
+                HasSubstr("momentum: expected dmsgd, decent_lam or quasi_global_momentum, found "
                           "adapt_then_combine, which has none"));
     options.momentum = 0.0;
     EXPECT_EQ(refusal(context, options), "");

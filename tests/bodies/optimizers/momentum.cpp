@@ -1,4 +1,5 @@
-// DecentLaM and QG-DSGDm: momentum that leaves the bias of adapt-then-combine as it is.
+// DmSGD, whose momentum is a larger step, and DecentLaM and QG-DSGDm, whose momentum leaves the bias
+// of adapt-then-combine as it is.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ at::Tensor end_of_run(Context& context, const MomentumCase& method, int steps,
 }
 
 /// Row r is x_r of x = W (x − γ g(x)), a linear system for the problems' gradients H x − c.
-at::Tensor limit_of_adapt_then_combine(const MixingMatrix& matrix) {
+at::Tensor limit_of_adapt_then_combine(const MixingMatrix& matrix, double rate = kMomentumRate) {
   constexpr std::int64_t kD = LeastSquares::kDimension;
   const at::Tensor w = dense(matrix);
   const std::int64_t n = matrix.size();
@@ -53,8 +54,8 @@ at::Tensor limit_of_adapt_then_combine(const MixingMatrix& matrix) {
   at::Tensor right = at::zeros({n * kD}, at::kDouble);
   for (std::int64_t j = 0; j < n; ++j) {
     const LeastSquares problem = LeastSquares::of_rank(static_cast<int>(j));
-    const at::Tensor step = at::eye(kD, at::kDouble) - kMomentumRate * problem.a.t().mm(problem.a);
-    const at::Tensor pull = kMomentumRate * problem.a.t().mv(problem.b);
+    const at::Tensor step = at::eye(kD, at::kDouble) - rate * problem.a.t().mm(problem.a);
+    const at::Tensor pull = rate * problem.a.t().mv(problem.b);
     for (std::int64_t i = 0; i < n; ++i) {
       system.slice(0, i * kD, (i + 1) * kD).slice(1, j * kD, (j + 1) * kD) -= w[i][j] * step;
       right.slice(0, i * kD, (i + 1) * kD) += w[i][j] * pull;
@@ -70,6 +71,8 @@ TEST(Momentum, FollowsTheEquations) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
     at::Tensor lam = starting_points(context.size(), Start::Different);
     at::Tensor quasi = lam;
+    at::Tensor own = lam;
+    at::Tensor own_moment = at::zeros_like(lam);
     at::Tensor lam_moment = at::zeros_like(lam);
     at::Tensor quasi_moment = at::zeros_like(lam);
     for (int step = 0; step < kSteps; ++step) {
@@ -81,7 +84,14 @@ TEST(Momentum, FollowsTheEquations) {
           w.mm(quasi - kMomentumRate * (gradients(quasi) + kBeta * quasi_moment));
       quasi_moment = kBeta * quasi_moment + (1 - kBeta) * (quasi - next) / kMomentumRate;
       quasi = next;
+      own_moment = kBeta * own_moment + gradients(own);
+      own = w.mm(own - kMomentumRate * own_moment);
     }
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DmSgd, kBeta}, kSteps, schedule, 32),
+                 own[context.rank()]);
+    EXPECT_CLOSE(
+        end_of_run(context, {AlgorithmName::AdaptThenCombine, 0.0, kBeta}, kSteps, schedule, 32),
+        own[context.rank()]);
     EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam, kBeta}, kSteps, schedule, 32),
                  lam[context.rank()]);
     EXPECT_CLOSE(
@@ -102,7 +112,13 @@ TEST(Momentum, KeepsTheLimitOfAdaptThenCombine) {
     };
     EXPECT_LT(distance({AlgorithmName::DecentLam, 0.5}), 1e-7);
     EXPECT_LT(distance({AlgorithmName::QuasiGlobalMomentum, 0.5}), 1e-7);
-    // Momentum in the wrapped optimizer is a larger step, with its larger bias.
+    // DmSGD's limit is that of a step 1 / (1 − β) times as large, with its larger bias.
+    const at::Tensor farther = limit_of_adapt_then_combine(star, 2 * kMomentumRate)[context.rank()];
+    const at::Tensor own = end_of_run(context, {AlgorithmName::DmSgd, 0.5}, /*steps=*/400,
+                                      topology::static_schedule(star));
+    EXPECT_LT((own - farther).norm().item<double>(), 1e-7);
+    EXPECT_GT((own - limit).norm().item<double>(), 1e-3);
+    // So is momentum in the wrapped optimizer.
     EXPECT_GT(distance({AlgorithmName::AdaptThenCombine, 0.0, 0.5}), 1e-3);
   });
 }
@@ -111,6 +127,7 @@ TEST(Momentum, OfZeroIsAdaptThenCombine) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
     const at::Tensor expected = end_of_run(context, {AlgorithmName::AdaptThenCombine}, 5, schedule);
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DmSgd}, 5, schedule), expected);
     EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam}, 5, schedule), expected);
     EXPECT_CLOSE(end_of_run(context, {AlgorithmName::QuasiGlobalMomentum}, 5, schedule), expected);
   });

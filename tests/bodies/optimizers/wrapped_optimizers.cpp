@@ -249,7 +249,8 @@ TEST(WrappedOptimizers, SteppedAsAWholeTheyDoTheSame) {
     for (const AlgorithmName kind :
          {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::D2,
           AlgorithmName::GradientTracking, AlgorithmName::PushSum, AlgorithmName::GossipPga,
-          AlgorithmName::LocalSgd, AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
+          AlgorithmName::LocalSgd, AlgorithmName::DmSgd, AlgorithmName::DecentLam,
+          AlgorithmName::QuasiGlobalMomentum}) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       const Point other(0);

@@ -58,10 +58,10 @@ std::vector<Training> trainings() {
   all[6].options.num_steps_per_communication = 2;
   for (const AlgorithmName kind :
        {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::D2,
-        AlgorithmName::GradientTracking, AlgorithmName::PushSum, AlgorithmName::DecentLam,
-        AlgorithmName::QuasiGlobalMomentum, AlgorithmName::SlowMo, AlgorithmName::DiLoCo,
-        AlgorithmName::StreamingDiLoCo, AlgorithmName::GossipDiLoCo, AlgorithmName::NoLoCo,
-        AlgorithmName::AcceleratedGossip}) {
+        AlgorithmName::GradientTracking, AlgorithmName::PushSum, AlgorithmName::DmSgd,
+        AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum, AlgorithmName::SlowMo,
+        AlgorithmName::DiLoCo, AlgorithmName::StreamingDiLoCo, AlgorithmName::GossipDiLoCo,
+        AlgorithmName::NoLoCo, AlgorithmName::AcceleratedGossip}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
       if (kind == AlgorithmName::PushSum && dtype != at::kFloat && dtype != at::kDouble) {
         continue;  // refused: weights need more digits

@@ -21,6 +21,29 @@ def end_here() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def register_own(bf) -> None:
+    """An algorithm of a program's own over a schedule of its own, which begin anew together."""
+
+    @bf.register_schedule
+    class Everybody(bf.Schedule):
+        name = "own-full"
+
+        def graph(self, step):
+            return bf.FullyConnectedGraph(self.size)
+
+    @bf.register_algorithm
+    class Own(bf.Algorithm):
+        name = "own"
+        scalars = {"rounds": 0.0}
+
+        def step(self, round, buckets):
+            assert self.size == bf.size() == len(round.src_weights) + 1
+            self.scalars["rounds"] += 1
+            for bucket in buckets:
+                self.local_step(bucket)
+                self.average(bucket)
+
+
 class Run:
     """A model, with a buffer of its own, and its optimizer."""
 
@@ -45,6 +68,9 @@ class Run:
             return bf.DecentralizedOptimizer(plain, model, "adapt_then_combine",
                                              schedule="one-peer-exponential",
                                              step_in_backward=True)
+        if name == "own":
+            register_own(bf)
+            return bf.DecentralizedOptimizer(plain, model, "own", schedule="own-full")
         if name in ("gradient_tracking", "local_sgd"):
             return bf.DecentralizedOptimizer(plain, model, name)
         return bf.DistributedAdaptThenCombineOptimizer(plain, model)
@@ -73,6 +99,8 @@ def check_entry(bf, torch, runs: list[Run]) -> None:
         assert values.abs().max() > 0
         steps = bf.allgather(torch.tensor([float(run.steps)]))
         assert (steps == steps[0]).all(), steps
+        if "rounds" in (carried := dict(run.optimizer._distributed.core.carried())):
+            assert carried["rounds"] == 0.0, carried
         # The new rank has the buffers and the momentum of one of the others.
         states = run.optimizer.state_dict()["state"]
         own = torch.cat([flat(torch, [*run.model.buffers()]),
@@ -92,7 +120,8 @@ def training(case: str) -> None:
     if joins:
         assert (bf.rank(), bf.size()) == (0, 1)
     torch.manual_seed(3 if joins else 1)
-    names = {"many": ("atc", "awc", "gradients", "in_backward", "gradient_tracking", "local_sgd"),
+    names = {"many": ("atc", "awc", "gradients", "in_backward", "gradient_tracking", "local_sgd",
+                      "own"),
              "put": ("put",)}.get(case, ("atc",))
     runs = [Run(bf, torch, name, MODEL.get(case, 64) if joins else 64) for name in names]
     dies_in = DIES_IN if int(os.environ["RANK"]) == VICTIM and not joins else None

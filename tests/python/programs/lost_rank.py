@@ -16,6 +16,8 @@ VICTIMS = {"many": {2: KILL_STEP}, "windows": {1: KILL_STEP}, "amid": {2: KILL_S
 """The ranks that are killed by themselves, and in which step."""
 EQUAL = {"gradients", "everybody", "closure", "amid", "callback", "late"}
 """The optimizers whose models are equal in the end."""
+OWN_GROUPS: list[int] = []
+"""The sizes of the groups that the program's own algorithm has begun anew with."""
 WINDOWS = ("put", "get", "win_put", "async_push_sum")
 
 
@@ -26,6 +28,28 @@ def end_here() -> None:
         os._exit(0)
     print(f"killed at {time.monotonic():.6f}", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def register_own(bf) -> None:
+    """An algorithm of a program's own, which finds its group and its state anew."""
+
+    @bf.register_algorithm
+    class Own(bf.Algorithm):
+        name = "own"
+        state = ("last",)
+        scalars = {"rounds": 0.0}
+
+        def restart(self):
+            assert all(not bucket.state["last"].any() for bucket in self.buckets)
+            OWN_GROUPS.append(self.size)
+
+        def step(self, round, buckets):
+            assert self.size == bf.size() and self.rank == bf.rank()
+            self.scalars["rounds"] += 1
+            for bucket in buckets:
+                self.local_step(bucket)
+                self.average(bucket)
+                bucket.state["last"].copy_(bucket.values)
 
 
 class Run:
@@ -61,6 +85,9 @@ class Run:
             return bf.DistributedPullGetOptimizer(plain, model)
         if self.name in ("win_put", "async_push_sum"):
             return bf.DecentralizedOptimizer(plain, model, self.name)
+        if self.name == "own":
+            register_own(bf)
+            return bf.DecentralizedOptimizer(plain, model, "own")
         if self.name == "late":
             return bf.DecentralizedOptimizer(plain, model, "local_sgd",
                                              num_steps_per_communication=10)
@@ -108,7 +135,8 @@ def training(case: str) -> None:
     ballast = torch.ones(2**27) if case == "windows" and launch_rank == 1 else None  # noqa: F841
     if case in ("many", "put"):  # on a ring, rank 3 hears of the end of rank 1 from others alone
         bf.set_topology(bf.RingGraph(size), is_weighted=True)
-    names = {"many": ("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure"),
+    names = {"many": ("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure",
+                      "own"),
              "windows": WINDOWS, "hosts": WINDOWS}.get(case, (case,))
     runs = [Run(bf, torch, name) for name in names]
     dies_in = VICTIMS[case].get(launch_rank)
@@ -152,12 +180,21 @@ def training(case: str) -> None:
             assert mean[0] == 1.0 and mean[1] == bf.size(), mean
     for run in runs:
         run.finish()
+        check_own(bf, run)
     counts = bf.allgather(torch.tensor([float(run.optimizer._distributed.core.step_count)
                                         for run in runs]))
     assert (counts == STEPS).all(), counts
     if case in ("many", "windows", "hosts", "amid", "two"):
         assert len(shrunk) == bf.membership().epoch, shrunk
     report(bf, ended, longest)
+
+
+def check_own(bf, run: Run) -> None:
+    """Each group has an object of its own, which has begun anew."""
+    if run.name == "own":
+        carried = dict(run.optimizer._distributed.core.carried())
+        assert 1 <= carried["rounds"] <= STEPS - KILL_STEP, carried["rounds"]
+        assert OWN_GROUPS == [4, 3], OWN_GROUPS
 
 
 def report(bf, ended: float, longest: float) -> None:

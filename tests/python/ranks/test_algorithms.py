@@ -12,7 +12,8 @@ from simulation import flat, loss_of, model_of, train
 
 EXACT = ("extra", "exact_diffusion", "d2", "gradient_tracking")
 APPROXIMATE = ("adapt_then_combine", "adapt_with_combine", "gossip_pga", "ceca", "choco",
-               "local_sgd", "decent_lam", "quasi_global_momentum", "gradient_allreduce", "push_sum",
+               "local_sgd", "dmsgd", "decent_lam", "quasi_global_momentum", "gradient_allreduce",
+               "push_sum",
                "slowmo", "diloco", "streaming_diloco", "gossip_diloco", "noloco",
                "accelerated_gossip")
 # How near they come depends on how far ranks run apart: ranks meet every few steps, or a busy
@@ -65,7 +66,7 @@ def test_algorithms_that_correct_their_bias_reach_the_minimum(algorithm, rank, s
 @pytest.mark.parametrize("algorithm", APPROXIMATE)
 def test_the_others_come_near(algorithm, rank, size):
     options = {"momentum": 0.5, "graphs": topology_util.FullyConnectedGraph(size)} \
-        if algorithm in ("decent_lam", "quasi_global_momentum") else \
+        if algorithm in ("dmsgd", "decent_lam", "quasi_global_momentum") else \
         {"numbers": {"fragments": 1}} if algorithm == "streaming_diloco" else {}
     assert distance(algorithm, rank, size, 200, lr=0.01, **options) < 0.1
 

@@ -118,6 +118,12 @@ TABLE = {
         global_period_rounds=COUNT, momentum=NUMBER,
         bucket_bytes=tuple(wrong for wrong in COUNT if not (wrong == 0 and wrong is not False)),
         step_in_backward=SWITCH, compression=(3, True, "", "int3", "topk:0", ["int4"])),
+    "Mixing": names(stochastic=("diagonals", 3, None), is_symmetric=SWITCH, is_fixed=SWITCH,
+                    eigenvalues_above=NUMBER),
+    "Schedule": names(size=COUNT),
+    "register_algorithm": names(algorithm=(None, 3, "mine", object, torch.optim.SGD)),
+    "register_schedule": names(schedule=(None, 3, "mine", object, nx.DiGraph)),
+    "register_compression": names(compression=(None, 3, "mine", object, torch.optim.SGD)),
     "SyncBatchNorm": names(num_features=COUNT, eps=NUMBER, momentum=NUMBER, affine=SWITCH,
                            track_running_stats=SWITCH, process_group=(1, "group")),
     "broadcast_parameters": names(params=TENSORS, root_rank=RANK),
@@ -259,6 +265,8 @@ def test_the_tables_are_whole():
     functions = {name for name in bf.__all__ if callable(getattr(bf, name))}
     assert functions - WITHOUT_ARGUMENTS - HANDLES - set(GRAPH_ROWS) - {
         "CommunicationType", "Entry", "Loss", "Membership", "check_extension",
+        "AccumAdam", "AccumAdamW",  # adam/
+        "Algorithm", "Average", "Bucket", "Compression", "Option", "OuterSteps", "Round",  # own/
         "decentralize"} == set(TABLE)  # test_decentralize.py
     graphs = set(topology_util.__all__)
     assert graphs - set(GRAPH_ROWS) == {"InferSourceFromDestinationRanks",

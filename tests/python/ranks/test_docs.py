@@ -6,7 +6,7 @@ import re
 import pytest
 
 PAGES = pathlib.Path(__file__).resolve().parents[3] / "docs"
-SNIPPETS = [(page, place, text) for page in ("python.md", "membership.md")
+SNIPPETS = [(page, place, text) for page in ("python.md", "membership.md", "your_own_in_python.md")
             for place, text in enumerate(re.findall(r"```python\n(.*?)```",
                                                     (PAGES / page).read_text(), re.DOTALL))]
 

@@ -1,0 +1,1 @@
+"""Algorithms, schedules and codes of a program's own, written in Python."""
