@@ -137,6 +137,8 @@ DOORS = {
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
     "bluefog_cpp/device/device_channel.hpp": ("benchmarks/",),
+    "bluefog_cpp/store/ended_ranks.hpp": ("tools/",),
+    "bluefog_cpp/store/store_address.hpp": ("tools/",),
     "bluefog_cpp/store/store_server.hpp": ("tools/",),
     "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "python/"),
     "ops/calls/device_tensors.hpp": ("ops/window/",),

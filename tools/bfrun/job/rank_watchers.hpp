@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -27,16 +28,24 @@ class RankWatchers {
   /// The first failure that counts, or success, also where enough have ended well.
   [[nodiscard]] ExitStatus status() const;
 
-  struct FailedRank {
+  struct EndedRank {
     int rank = 0;
     ExitStatus end;
   };
-  /// Waits for those that are gone, and returns the ones that have failed.
-  [[nodiscard]] std::vector<FailedRank> reap();
+  /// Another child that is gone.
+  using OnOther = std::function<void(pid_t, const ExitStatus&)>;
+  /// Waits for those that are gone, and returns them.
+  [[nodiscard]] std::vector<EndedRank> reap(const OnOther& on_other);
   /// A failure counts: the rank is not started again. Without it there may be too few.
   void count(const ExitStatus& failure);
+  /// The job has a rank more, or one fewer, which has left.
+  void expect(int more);
 
   void pass_on(int signal_number);
+  /// Sends `signal_number` to the watcher of `rank` alone.
+  void tell(int rank, int signal_number) const;
+  /// Kills `rank` with its watcher.
+  void kill_rank(int rank) const;
   void kill_all() const;
   /// SIGTERM now, SIGKILL `kEndGrace` later.
   void begin_end();
@@ -48,9 +57,12 @@ class RankWatchers {
 
  private:
   void signal_all(int number) const;
+  [[nodiscard]] bool are_enough() const { return expected_ - failures_ >= enough_; }
+  void end_soon();
 
   bool fault_tolerant_;
-  int spare_;  ///< so many may fail; negative: that is not counted
+  int enough_;  ///< so many suffice; 0: that is not counted
+  int expected_;
   int failures_ = 0;
   std::map<pid_t, int> running_;  ///< with their ranks
   ExitStatus first_failure_;

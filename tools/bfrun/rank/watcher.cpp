@@ -44,6 +44,8 @@ bool leads_group() { return getpgrp() == getpid(); }
 
 int parent_died_signal() { return SIGRTMIN; }
 
+int leave_signal() { return SIGRTMIN + 3; }
+
 sigset_t block_signals_to_watch() {
   const sigset_t watched = signals_to_watch();
   sigset_t old_mask;
@@ -99,6 +101,9 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
     }
   } else if (signal.number == joining_signal()) {
     on_joining_();
+  } else if (signal.number == leave_signal()) {
+    told_to_end_ = true;
+    kill(rank_.command, SIGTERM);
   } else {
     pass_on(signal);
   }

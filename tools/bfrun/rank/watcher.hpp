@@ -17,6 +17,10 @@ namespace bluefog::bfrun {
 /// The signal by which the kernel tells a watcher that the process that started it has died.
 [[nodiscard]] int parent_died_signal();
 
+/// The signal by which bfrun has a watcher tell its rank to leave the others: SIGTERM to the command
+/// alone, whose loaders live on.
+[[nodiscard]] int leave_signal();
+
 /// Blocks all signals that come from elsewhere; returns what was blocked before.
 sigset_t block_signals_to_watch();
 
