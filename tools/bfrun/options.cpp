@@ -88,6 +88,9 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
                  "With --min-np: a program that prints HOST:SLOTS lines, asked every second; ranks "
                  "come and go by its answers")
       ->option_text("SCRIPT");
+  app.add_option("--remote-shell", options.remote_shell,
+                 "With --host-discovery: starts ranks on other hosts, in place of ssh")
+      ->option_text("PROGRAM");
   app.add_option("--elastic-timeout", raw.elastic_timeout,
                  "Seconds to wait for --min-np slots at the start (600)")
       ->option_text("SECONDS");

@@ -47,6 +47,7 @@ struct Options {
   int max_np = 0;
   /// `--host-discovery`: the script and its arguments, empty when absent
   std::string host_discovery;
+  std::string remote_shell = "ssh";  ///< `--remote-shell`
   /// `--elastic-timeout`: seconds
   int elastic_timeout = 600;
   int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent

@@ -141,6 +141,24 @@ lost)
   touch "$work/now"; wait_for "rank 1 is started again"; until [ "$(wc -l <"$work/out")" = 2 ]; do sleep 0.05; done; finish
   expect_code 0; expect_output $'0 0 2 2 no\n1 1 2 2 1'
   ;;
+training_killed)
+  # In C++: a rank is lost, and another process takes its place in the middle of an epoch.
+  run "$bfrun" -np 3 --min-np 2 --respawn 2 "$4" killed
+  expect_code 0; expect_error "rank 1 is started again: 1 of 2"
+  for each in 0 2 3; do
+    grep -qE "^rank $each of 3: ranks 0 2 3, lost 1, joined 1, looked at 3 epochs, 1 hosts, trained" "$work/out" ||
+      fail "expected rank $each to have trained with the others"
+  done
+  ;;
+training_grown)
+  start -np 2 --min-np 1 --max-np 3 --host-discovery "$work/discover" "$4" grown
+  run_twice; echo localhost:3 >"$work/hosts"; wait "$job"; code=$?
+  expect_code 0; expect_error "rank 2 is started, to join the others"
+  for each in 0 1 2; do
+    grep -qE "^rank $each of 3: ranks 0 1 2, lost 0, joined 1, looked at 3 epochs, 1 hosts, trained" "$work/out" ||
+      fail "expected rank $each to have trained with the others"
+  done
+  ;;
 *)
   fail "no such case"
   ;;

@@ -28,19 +28,6 @@ int slots_of(const std::vector<HostSlots>& hosts) {
                          [](int sum, const HostSlots& host) { return sum + host.slots; });
 }
 
-/// The path of a program, as the shell would find it.
-std::string path_of(const std::string& program, std::string_view search_path) {
-  if (program.find('/') != std::string::npos) {
-    return program;
-  }
-  for (const std::string& folder : split_search_path(search_path)) {
-    if (is_program(folder + "/" + program)) {
-      return folder + "/" + program;
-    }
-  }
-  return program;
-}
-
 /// Sleeps, unless a signal ends programs meanwhile.
 /// @throws CommandError with 128 + signal.
 void rest(const SignalWatch& signals, milliseconds time) {
@@ -85,7 +72,7 @@ DiscoveryScript::DiscoveryScript(const std::string& text, int least, std::string
         code, fmt::format("{}: {}", name_,
                           code == kNotFoundCode ? "no such program" : "not an executable file"));
   }
-  words_.front() = path_of(words_.front(), search_path);
+  words_.front() = find_program(words_.front(), search_path);
 }
 
 std::vector<HostSlots> DiscoveryScript::read(const ExitStatus& end,

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -54,6 +55,14 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
       take(report);
     }
   };
+  std::map<int, ReportFilter> far_filters;  // what is cut between two pieces is a rank's own
+  const auto on_far_stderr = [&](int rank, std::string_view bytes) {
+    ReportFilter& own = far_filters.try_emplace(rank, key).first->second;
+    write_to_stderr(own.feed(bytes));
+    for (const auto& report : own.take_reports()) {
+      take(report);
+    }
+  };
   const auto before_sleep = [&] {
     const auto now = JobMonitor::Clock::now();
     for (const auto& text : monitor.due_lines(now)) {
@@ -70,6 +79,9 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
                      .ranks = std::move(ranks)};
   };
   const auto on_rank_end = [&](int rank, bool has_failed, bool may_start_again) {
+    if (auto far = far_filters.extract(rank)) {
+      write_to_stderr(far.mapped().finish());
+    }
     std::vector<std::string> lines;
     RankFate fate = RankFate::Over;
     if (monitor.take_left(rank, lines)) {
@@ -111,6 +123,7 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
                            .before_sleep = before_sleep,
                            .descriptor = ears.descriptor(),
                            .on_readable = [&] { ears.serve(ranks, hosts); },
+                           .on_far_stderr = on_far_stderr,
                            .on_rank_end = on_rank_end});
   write_to_stderr(filter.finish());
   for (const auto& text : monitor.closing_lines(status)) {

@@ -1,18 +1,23 @@
 #include "tools/bfrun/job/own_job.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/quoted.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/store/ended_ranks.hpp"
 #include "bluefog_cpp/store/store_server.hpp"
+#include "tools/bfrun/elastic/far_start.hpp"
 #include "tools/bfrun/elastic/host_discovery.hpp"
 #include "tools/bfrun/elastic/slots.hpp"
 #include "tools/bfrun/job/ears.hpp"
@@ -20,6 +25,7 @@
 #include "tools/bfrun/job/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/shell_words.hpp"
+#include "tools/bfrun/start/network.hpp"
 
 namespace bluefog::bfrun {
 namespace {
@@ -39,21 +45,30 @@ void check_crowd(const Options& options, int cores) {
       cores == 1 ? "" : "s"));
 }
 
+constexpr const char* kLoopback = "127.0.0.1";
+
 /// The store in which the ranks of a start without MPI meet.
-std::unique_ptr<store::StoreServer> make_store_server() {
+/// @param hosts the addresses to listen on, of which the first that can be had is taken
+std::unique_ptr<store::StoreServer> make_store_server(const std::array<const char*, 2>& hosts) {
   const std::string secret = store::draw_secret();
   try {
     return std::make_unique<store::StoreServer>(
-        store::StoreAddress{.host = "127.0.0.1", .secret = secret});
+        store::StoreAddress{.host = hosts[0], .secret = secret});
   } catch (const TransportError&) {
     try {
       return std::make_unique<store::StoreServer>(
-          store::StoreAddress{.host = "::1", .secret = secret});
+          store::StoreAddress{.host = hosts[1], .secret = secret});
     } catch (const TransportError&) {
       // The first error is told: few machines have the loopback of IPv6 alone.
     }
     throw;
   }
+}
+
+/// Ranks of other hosts may come at any time where a program names them.
+std::unique_ptr<store::StoreServer> make_store_server(bool has_discovery) {
+  return has_discovery ? make_store_server({"::", "0.0.0.0"})
+                       : make_store_server({kLoopback, "::1"});
 }
 
 }  // namespace
@@ -67,16 +82,44 @@ void print_placement(const Options& options, const JobPlan& plan) {
 
 namespace {
 
-/// Ranks of other hosts cannot be started, so far.
-void refuse_other_hosts(const std::vector<HostSlots>& hosts) {
-  for (const HostSlots& host : hosts) {
-    if (host.name != "localhost") {
-      throw UsageError(fmt::format(
-          "--host-discovery names host '{}': bfrun starts ranks that come and go on this machine "
-          "alone",
-          host.name));
+/// The address of this machine that other hosts are told.
+std::string own_address(const Options& options) {
+  const auto addresses = reachable_addresses(split_list(options.network_interface));
+  return addresses.empty() ? host_name() : addresses.front();
+}
+
+/// How to start ranks on other hosts, which reach the store by an address of this one.
+/// @param are_needed there are ranks on other hosts from the start.
+FarHosts far_hosts(const Options& options, const Environment& environment, bool are_needed,
+                   const store::StoreAddress& store) {
+  const std::string address = own_address(options);
+  FarHosts far{.shell = split_shell_words(options.remote_shell, "--remote-shell"),
+               .port = options.ssh_port,
+               .silence = std::chrono::seconds(options.host_silence),
+               .bfrun = own_path(),
+               .exported = exportable_names(environment, options.environment)};
+  const std::string program = far.shell.empty() ? "" : far.shell.front();
+  if (check_program(program, value_of(environment, "PATH")) != 0) {
+    if (!are_needed) {
+      return far;
     }
+    throw UsageError(fmt::format(
+        "--host-discovery names other hosts, on which ranks are started by --remote-shell: expected a "
+        "program, found {}",
+        bluefog::quoted(options.remote_shell)));
   }
+  far.shell.front() = find_program(program, value_of(environment, "PATH"));
+  far.changed[kStoreVariable] =
+      store::StoreAddress{.host = address, .port = store.port, .secret = {}}.text();
+  if (value_of(environment, "MASTER_ADDR") == kLoopback) {
+    far.changed["MASTER_ADDR"] = address;
+  }
+  return far;
+}
+
+bool are_here(const std::vector<HostSlots>& hosts) {
+  return std::ranges::all_of(hosts,
+                             [](const HostSlots& host) { return host.name == kThisMachine; });
 }
 
 /// Tells the ranks in the store which of them have ended for good: those that wait for one of them in
@@ -113,6 +156,20 @@ Room make_room(const Options& options, const std::vector<HostSlots>& discovered)
   return room;
 }
 
+/// "4 ranks on 2 hosts: 2 on this machine, 2 on b".
+std::string describe_hosts(const std::vector<Slot>& slots) {
+  std::map<std::string, int> counts;
+  for (const Slot& slot : slots) {
+    ++counts[slot.host];
+  }
+  std::vector<std::string> words;
+  for (const auto& [host, count] : counts) {
+    words.push_back(fmt::format("{} on {}", count, host == kThisMachine ? "this machine" : host));
+  }
+  return fmt::format("{} rank{} on {} host{}: {}", slots.size(), slots.size() == 1 ? "" : "s",
+                     counts.size(), counts.size() == 1 ? "" : "s", fmt::join(words, ", "));
+}
+
 std::string names_of_joiners(const Options& options) {
   return options.is_elastic() ? fmt::format(" at first, at most {}", options.max_np) : "";
 }
@@ -139,20 +196,28 @@ int run_own_job(Options options, JobPlan plan) {
   if (!options.host_discovery.empty()) {
     script.emplace(options.host_discovery, options.min_np, value_of(plan.environment, "PATH"));
     discovered = await_slots(*script, std::chrono::seconds(options.elastic_timeout));
-    refuse_other_hosts(discovered);
   }
   Room room = make_room(options, discovered);
   options.num_proc = plan.job.ranks = static_cast<int>(room.first.size());
   const int descriptors = 2 * options.max_np;  // of line and store
   Ears ears(plan.key, descriptors);
   plan.environment[kRankLineVariable] = ears.rank_place();
-  const auto server = make_store_server();
-  plan.environment[kStoreVariable] = server->address().text();
+  const auto server = make_store_server(script.has_value());
+  store::StoreAddress local = server->address();
+  local.host = script ? kLoopback : local.host;
+  plan.environment[kStoreVariable] = local.text();
   plan.environment[kStoreSecretVariable] = server->address().secret;
   plan.job.starter = "bfrun";
-  print_placement(options, plan);
+  if (are_here(discovered)) {
+    print_placement(options, plan);
+  } else {
+    say(describe_hosts(room.first));
+  }
   OwnRanks ranks = own_ranks(options, plan);
   ranks.slots = std::move(room.first);
+  if (script) {
+    ranks.far = far_hosts(options, plan.environment, !are_here(discovered), server->address());
+  }
   ranks.on_started = [&] {
     server->start(fmt::format("{} suffice for {} ranks", descriptors + RankLine::kOtherDescriptors,
                               options.max_np));

@@ -11,17 +11,20 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/descendants.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/input_pump.hpp"
 #include "tools/bfrun/job/pipe.hpp"
+#include "tools/bfrun/job/rank_line.hpp"
 #include "tools/bfrun/job/rank_watchers.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
-#include "tools/bfrun/rank/watcher.hpp"
 
 namespace bluefog::bfrun {
 namespace {
@@ -98,6 +101,16 @@ milliseconds sooner(milliseconds one, milliseconds other) {
   return other < milliseconds(0) ? one : std::min(one, other);
 }
 
+/// What starts a rank on another host.
+struct FarRank {
+  pid_t process = -1;
+  Descriptor control;
+  Descriptor errors;
+};
+
+/// The words of a watcher before those of its command: bfrun --exec-rank --
+constexpr std::ptrdiff_t kOwnWords = 3;
+
 /// The ranks, the first time and again, and their streams.
 class Starter {
  public:
@@ -110,6 +123,41 @@ class Starter {
       input_ = make_pipe();
     }
     fcntl(errors_.read_end.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  /// On another host.
+  [[nodiscard]] FarRank start_far(int rank, const Slot& slot, Start which) const {
+    const FarHosts& far = ranks_.far;
+    Environment there;
+    for (const auto& [name, value] : environment_of(ranks_, rank, slot, which)) {
+      constexpr std::array<std::string_view, 4> kOfRank{"RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                                        "LOCAL_WORLD_SIZE"};
+      if (is_exportable(name) || std::ranges::find(kOfRank, name) != kOfRank.end() ||
+          std::ranges::find(far.exported, name) != far.exported.end()) {
+        there[name] = value;
+      }
+    }
+    for (const auto& [name, value] : far.changed) {
+      there[name] = value;
+    }
+    there.erase(kRankLineVariable);  // of this machine alone
+    const std::string bytes =
+        encode(FarStart{.folder = std::filesystem::current_path(),
+                        .environment = std::move(there),
+                        .command = {ranks_.words.begin() + kOwnWords, ranks_.words.end()}});
+    Pipe control = make_pipe();
+    Pipe errors = make_pipe();
+    fcntl(control.write_end.get(), F_SETPIPE_SZ, static_cast<int>(kMostStartBytes));
+    fcntl(control.write_end.get(), F_SETFL, O_NONBLOCK);
+    fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+    if (write(control.write_end.get(), bytes.data(), bytes.size()) != std::ssize(bytes)) {
+      fail("environment and command of a rank on another host");
+    }
+    std::vector<std::string> words = words_for(far, slot.host);
+    const pid_t process =
+        fork_rank(words, ranks_.environment,
+                  {.input = control.read_end.get(), .errors = errors.write_end.get()});
+    return {process, std::move(control.write_end), std::move(errors.read_end)};
   }
 
   [[nodiscard]] pid_t start(int rank, const Slot& slot, Start which) const {
@@ -157,19 +205,24 @@ class Service {
       ranks_.on_started();
     }
     InputPump pump(starter_.take_input());
-    std::array<pollfd, 5> sources{
-        pollfd{signals_.descriptor(), POLLIN, 0}, pollfd{starter_.errors(), POLLIN, 0},
-        pollfd{events_.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}, pollfd{-1, POLLIN, 0}};
+    errors_ = starter_.errors();
     while (!watchers_.are_gone()) {
       const milliseconds sleep = act();
-      sources[3] = pump.source();
-      sources[4].fd = ranks_.discovery != nullptr ? ranks_.discovery->descriptor() : -1;
+      std::vector<pollfd> sources{
+          {signals_.descriptor(), POLLIN, 0},
+          {errors_, POLLIN, 0},
+          {events_.descriptor, POLLIN, 0},
+          pump.source(),
+          {ranks_.discovery ? ranks_.discovery->descriptor() : -1, POLLIN, 0}};
+      for (const auto& [rank, errors] : far_errors_) {
+        sources.push_back({errors.get(), POLLIN, 0});
+      }
       if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
           errno != EINTR) {
         fail("poll");
       }
-      if (sources[1].revents != 0 && !read_available(starter_.errors(), events_.on_stderr)) {
-        sources[1].fd = -1;
+      if (sources[1].revents != 0 && !read_available(errors_, events_.on_stderr)) {
+        errors_ = -1;
       }
       if (sources[2].revents != 0) {
         events_.on_readable();
@@ -178,6 +231,7 @@ class Service {
       if (sources[4].fd >= 0 && sources[4].revents != 0) {
         ranks_.discovery->read();
       }
+      hear_far();
       pass_signals_on();
       reap();
     }
@@ -186,7 +240,25 @@ class Service {
 
  private:
   void start(int rank, Start which) {
-    watchers_.add(starter_.start(rank, slots_.at(rank), which), rank);
+    const Slot& slot = slots_.at(rank);
+    if (slot.host == kThisMachine) {
+      watchers_.add(starter_.start(rank, slot, which), rank);
+      return;
+    }
+    FarRank far = starter_.start_far(rank, slot, which);
+    watchers_.add(far.process, rank, std::move(far.control));
+    far_errors_[rank] = std::move(far.errors);
+  }
+
+  void hear_far() {
+    for (auto& [rank, errors] : far_errors_) {
+      const auto take = [&, its = rank](std::string_view bytes) {
+        events_.on_far_stderr(its, bytes);
+      };
+      if (errors.get() >= 0 && !read_available(errors.get(), take)) {
+        errors.reset();
+      }
+    }
   }
 
   /// Does what is due, and returns the time until more is.
@@ -217,7 +289,7 @@ class Service {
     }
     watchers_.expect(-due.left);
     for (const int rank : due.leave) {
-      watchers_.tell(rank, leave_signal());
+      watchers_.tell_to_leave(rank);
     }
     for (const int rank : due.kill) {
       watchers_.kill_rank(rank);
@@ -262,6 +334,11 @@ class Service {
       hear_all();
     }
     for (const auto& [rank, end] : ended) {
+      constexpr int kOfSsh = 255;
+      if (far_errors_.erase(rank) > 0 && end.code == kOfSsh) {
+        say(fmt::format("rank {}: the connection to host {} could not be made, or has ended", rank,
+                        slots_.at(rank).host));
+      }
       take_end(rank, end);
     }
   }
@@ -295,8 +372,9 @@ class Service {
   }
 
   /// The words of a process are all there once it is gone; others may keep the pipe open.
-  void hear_all() const {
+  void hear_all() {
     read_available(starter_.errors(), events_.on_stderr);
+    hear_far();
     if (events_.descriptor >= 0) {
       events_.on_readable();
     }
@@ -308,8 +386,10 @@ class Service {
   RankWatchers& watchers_;
   Starter starter_;
   SignalsOnce once_;
-  std::map<int, Slot> slots_;           ///< of ranks
-  std::map<int, ExitStatus> failures_;  ///< of ranks that are started again
+  int errors_ = -1;  ///< those of this machine's ranks, as long as there are any
+  std::map<int, Descriptor> far_errors_;  ///< by rank
+  std::map<int, Slot> slots_;             ///< of ranks
+  std::map<int, ExitStatus> failures_;    ///< of ranks that are started again
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/bfrun/elastic/far_start.hpp"
 #include "tools/bfrun/elastic/host_discovery.hpp"
 #include "tools/bfrun/elastic/slots.hpp"
 #include "tools/bfrun/job/process.hpp"
@@ -21,6 +22,8 @@ struct OwnRanks {
   int enough = 0;
   bool may_start_later = false;  ///< where `ChildEvents` says so
   std::vector<Slot> slots = {};  ///< of the first ranks, by rank
+  /// For the slots of other hosts.
+  FarHosts far = {};
   /// Asked beside the ranks, where there is one.
   HostDiscovery* discovery = nullptr;
   /// Called once all have been started.

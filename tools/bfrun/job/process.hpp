@@ -43,6 +43,9 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
 };
 
+/// The path of `command`, as a shell would find it; the command itself where there is none.
+[[nodiscard]] std::string find_program(const std::string& command, std::string_view search_path);
+
 /// The answer of a program that was asked something.
 struct Answer {
   std::string output;  ///< what it printed, at most 64 KiB of it; empty when it cannot be started
@@ -98,6 +101,8 @@ struct ChildEvents {
   /// A descriptor to watch besides, unless negative, and what to do when it is readable.
   int descriptor = -1;
   std::function<void()> on_readable = {};
+  /// Each piece of standard error of a rank on another host.
+  std::function<void(int rank, std::string_view)> on_far_stderr = {};
   /// Asked when the process of a rank is gone, once all of its words have been passed on: what
   /// becomes of the rank. It is started again when `ChildCare::ranks` says so.
   /// @param may_start_again false where the job ends.

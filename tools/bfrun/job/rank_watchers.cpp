@@ -2,11 +2,13 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "tools/bfrun/job/signal_watch.hpp"
+#include "tools/bfrun/rank/watcher.hpp"
 
 namespace bluefog::bfrun {
 
@@ -28,7 +30,7 @@ std::vector<RankWatchers::EndedRank> RankWatchers::reap(const OnOther& on_other)
     if (watcher.empty()) {
       on_other(child, end);  // what a rank has left behind, for one
     } else {
-      ended.push_back({watcher.mapped(), end});
+      ended.push_back({watcher.mapped().rank, end});
     }
   }
   return ended;
@@ -57,18 +59,23 @@ void RankWatchers::end_soon() {
   }
 }
 
-void RankWatchers::tell(int rank, int signal_number) const {
-  for (const auto& [watcher, its_rank] : running_) {
-    if (its_rank == rank) {
-      kill(watcher, signal_number);
+void RankWatchers::tell_to_leave(int rank) const {
+  for (const auto& [watcher, running] : running_) {
+    if (running.rank != rank) {
+      continue;
+    }
+    if (running.control.get() >= 0) {
+      send(watcher, running, leave_signal());
+    } else {
+      kill(watcher, leave_signal());  // not its group
     }
   }
 }
 
 void RankWatchers::kill_rank(int rank) const {
-  for (const auto& [watcher, its_rank] : running_) {
-    if (its_rank == rank) {
-      kill(-watcher, SIGKILL);
+  for (const auto& [watcher, running] : running_) {
+    if (running.rank == rank) {
+      send(watcher, running, SIGKILL);
     }
   }
 }
@@ -111,8 +118,20 @@ void RankWatchers::act_on_time(Clock::time_point now, bool spare_others) {
 }
 
 void RankWatchers::signal_all(int number) const {
-  for (const auto& [watcher, rank] : running_) {
+  for (const auto& [watcher, running] : running_) {
+    send(watcher, running, number);
+  }
+}
+
+void RankWatchers::send(pid_t watcher, const Running& running, int number) {
+  // Without its way to bfrun a watcher on another host kills its rank.
+  if (running.control.get() < 0 || number == SIGKILL) {
     kill(-watcher, number);
+    return;
+  }
+  const auto byte = static_cast<unsigned char>(number);
+  if (write(running.control.get(), &byte, 1) != 1) {
+    kill(-watcher, SIGKILL);  // nobody reads it
   }
 }
 

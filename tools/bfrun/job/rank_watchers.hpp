@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 
@@ -20,7 +22,10 @@ class RankWatchers {
 
   explicit RankWatchers(const OwnRanks& ranks);
 
-  void add(pid_t process, int rank) { running_[process] = rank; }
+  /// @param control of a rank on another host: `Watcher::Rank::control`.
+  void add(pid_t process, int rank, Descriptor control = Descriptor()) {
+    running_[process] = {.rank = rank, .control = std::move(control)};
+  }
   [[nodiscard]] bool are_gone() const { return running_.empty(); }
   /// Whether the job ends before its time: nobody is started any more.
   [[nodiscard]] bool are_to_end() const { return is_ending_ || end_at_.has_value(); }
@@ -42,8 +47,8 @@ class RankWatchers {
   void expect(int more);
 
   void pass_on(int signal_number);
-  /// Sends `signal_number` to the watcher of `rank` alone.
-  void tell(int rank, int signal_number) const;
+  /// Has the watcher of `rank` tell it to leave.
+  void tell_to_leave(int rank) const;
   /// Kills `rank` with its watcher.
   void kill_rank(int rank) const;
   void kill_all() const;
@@ -64,7 +69,13 @@ class RankWatchers {
   int enough_;  ///< so many suffice; 0: that is not counted
   int expected_;
   int failures_ = 0;
-  std::map<pid_t, int> running_;  ///< with their ranks
+  struct Running {
+    int rank = 0;
+    Descriptor control;
+  };
+  static void send(pid_t watcher, const Running& running, int number);
+
+  std::map<pid_t, Running> running_;
   ExitStatus first_failure_;
   bool is_ending_ = false;
   bool has_killed_ = false;
