@@ -30,9 +30,9 @@ struct ElasticSamplerOptions {
 /// @endcode
 ///
 /// All ranks make theirs alike, and draw equally many samples for each step. Some samples are drawn
-/// twice where their number is no multiple of that of the ranks. Where a rank has drawn all of its own
-/// when another one is lost, what that one had not drawn is missed in this epoch; a line in the log
-/// says how many these may be. One thread at a time. Memory: 8 bytes a sample, twice where it was dealt
+/// twice where their number is no multiple of that of the ranks. If a rank has drawn all of its own when
+/// another one is lost, the lost rank's rest is missed in this epoch; a line in the log says how many
+/// samples these may be. One thread at a time. Memory: 8 bytes a sample, twice where it was dealt
 /// anew.
 class ElasticSampler {
  public:
@@ -54,8 +54,9 @@ class ElasticSampler {
   /// The next samples of this rank, `most` or fewer; none once it has drawn all of its own. Local.
   /// @throws InvalidArgument for fewer than 1.
   [[nodiscard]] std::vector<std::int64_t> next(std::int64_t most);
-  /// How many samples this rank draws in the epoch, and has drawn.
+  /// The number of samples that this rank draws in the epoch.
   [[nodiscard]] std::int64_t size() const;
+  /// The number of those that it has drawn.
   [[nodiscard]] std::int64_t drawn() const;
 
   /// Collective over the ranks of `context`, which have gone on without one that was lost, or with new

@@ -33,7 +33,7 @@ struct Deal {
   std::shared_ptr<Deal> before{};
 };
 
-/// What a rank has of the epoch that the furthest is in.
+/// The part of a rank in the epoch that the furthest is in.
 struct Standing {
   std::int64_t epoch = 0;
   bool is_new = false;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# elastic_hosts.sh CASE BFRUN: ranks that bfrun --host-discovery starts on the hosts of netns.sh.
+# elastic_hosts.sh CASE BFRUN [JOINING]: ranks that bfrun --host-discovery starts on the hosts of netns.sh.
 set -uo pipefail
 
 case_name="$1"
@@ -94,6 +94,40 @@ ends)
   "$bfrun" --host-discovery "$work/discover" --remote-shell /nowhere/ssh -np 2 --min-np 2 true \
     >"$work/out" 2>"$work/err" </dev/null; code=$?
   expect_code 2; expect_error "on which ranks are started by --remote-shell: expected a program, found '/nowhere/ssh'"
+  ;;
+training)
+  # Ranks of three hosts train together over TCP: one joins, one is killed, and another takes its place.
+  hosts bfhost1:1 bfhost2:1
+  start -np 2 --min-np 1 --max-np 3 -x BLUEFOG_TIMEOUT=30 "$3" grown
+  wait_for "2 ranks on 2 hosts"; sleep 1; hosts bfhost1:1 bfhost2:1 bfhost3:1
+  wait "$job"; code=$?; expect_code 0; expect_error "rank 2 is started, to join the others: bfhost3"
+  for rank_number in 0 1 2; do
+    grep -qE "^rank $rank_number of 3: ranks 0 1 2, lost 0, joined 1, looked at 3 epochs, 3 hosts, trained" "$work/out" ||
+      fail "expected that rank $rank_number has trained with the others"
+  done
+  start -np 3 --min-np 2 --respawn 1 -x BLUEFOG_TIMEOUT=30 "$3" killed
+  wait "$job"; code=$?; expect_code 0; expect_error "rank 1 on host bfhost2 .*killed by signal 9"
+  for rank_number in 0 2 3; do
+    grep -qE "^rank $rank_number of 3: ranks 0 2 3, lost 1, joined 1, looked at 3 epochs, 3 hosts, trained" "$work/out" ||
+      fail "expected that rank $rank_number has trained with the others"
+  done
+  ;;
+by_hand)
+  # A process that nobody but its user starts, beside ranks that have the store of rank 0 (MASTER_ADDR).
+  export MASTER_ADDR=bfhost1 MASTER_PORT=$((20000 + RANDOM % 10000)) WORLD_SIZE=2 BLUEFOG_TIMEOUT=30
+  export BLUEFOG_ON_FAILURE=shrink
+  pids=()
+  for number in 0 1 1; do
+    joins=""
+    ((${#pids[@]} < 2)) || { joins="BLUEFOG_JOIN=1"; sleep 1; }
+    "$here/netns_agent.sh" --exec "bfhost$((${#pids[@]} + 1))" env RANK=$number $joins "$3" grown \
+      >>"$work/out" 2>>"$work/err" </dev/null & pids+=("$!")
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; code=$?; expect_code 0; done
+  for rank_number in 0 1 2; do
+    grep -qE "^rank $rank_number of 3: ranks 0 1 2, lost 0, joined 1, looked at 3 epochs, 3 hosts, trained" "$work/out" ||
+      fail "expected that rank $rank_number has trained with the others"
+  done
   ;;
 *)
   fail "no such case"

@@ -1,4 +1,4 @@
-// What a rank of another host is told, and the words that start it there.
+// The start of a rank on another host: its description, and the words that start it there.
 #include "tools/bfrun/elastic/far_start.hpp"
 
 #include <gmock/gmock.h>

@@ -9,8 +9,8 @@
 namespace bluefog::bfrun {
 
 /// How ranks of other hosts are started: by ssh, or a program in its place, which starts
-/// `bfrun --exec-far-rank` there. What that is to run comes over its standard input, since keys that
-/// stood on a command line would be everybody's to read.
+/// `bfrun --exec-far-rank` there. Its standard input says what to run, since keys on a command line
+/// would be everybody's to read.
 struct FarHosts {
   std::vector<std::string> shell;     ///< the program in place of ssh, with its arguments
   int port = 0;                       ///< of the ssh servers; 0: ssh's own
@@ -23,7 +23,7 @@ struct FarHosts {
 /// The words that start a rank on `host`.
 [[nodiscard]] std::vector<std::string> words_for(const FarHosts& far, const std::string& host);
 
-/// What a rank of another host is to be.
+/// A rank of another host, before its start.
 struct FarStart {
   std::string folder;  ///< in which it begins
   Environment environment;

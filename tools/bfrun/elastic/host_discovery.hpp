@@ -25,7 +25,7 @@ class DiscoveryScript {
   [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
   [[nodiscard]] int least() const { return least_; }
 
-  /// What a run of it has said. This machine is "localhost", whatever name it has there.
+  /// The hosts that a run of it has named. This machine is "localhost", whatever name it has there.
   /// @throws UsageError for an answer that cannot be used: a code other than 0, a signal, what it
   ///   printed.
   [[nodiscard]] std::vector<HostSlots> read(const ExitStatus& end, const std::string& output) const;

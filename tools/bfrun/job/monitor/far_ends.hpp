@@ -28,7 +28,7 @@ class FarEnds {
         ends_, [](const auto& one, const auto& other) { return one.second < other.second; });
     return first->second + silence_;
   }
-  /// Those that have been by `now`.
+  /// The ranks for which that time has passed.
   [[nodiscard]] std::vector<int> overdue(Clock::time_point now) const {
     std::vector<int> ranks;
     for (const auto& [rank, since] : ends_) {

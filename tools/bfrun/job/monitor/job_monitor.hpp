@@ -54,7 +54,7 @@ class JobMonitor {
   /// after a signal that ends the job nobody is. The failure of a rank that is started again is none
   /// of the job's. The lines are to be printed now.
   [[nodiscard]] Respawns::Decision decide_restart(int rank, Clock::time_point now = Clock::now());
-  /// What is to be done at `now` about ranks that come and go, each thing once.
+  /// The work that is due at `now` for ranks that come and go, each piece once.
   [[nodiscard]] RanksDue take_due(Clock::time_point now);
   /// How ranks come and go; null: they do not.
   [[nodiscard]] Growth* growth() { return job_.growth ? &*job_.growth : nullptr; }

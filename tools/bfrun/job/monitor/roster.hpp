@@ -39,9 +39,9 @@ class Roster {
   [[nodiscard]] std::string describe_end_of(int rank) const;
 
   [[nodiscard]] std::int64_t ended_well() const;
-  /// Those that have started, and not said how they ended.
+  /// The ranks that have started, and not said how they ended.
   [[nodiscard]] std::vector<RankReport> silent() const;
-  /// Those that have not started, where any has.
+  /// The ranks that have not started, if any has.
   [[nodiscard]] std::vector<int> unheard() const;
 
  private:
