@@ -41,7 +41,9 @@ class ElasticSampler {
   /// @throws InvalidArgument for a count below 1.
   ElasticSampler(std::int64_t count, const Context& context,
                  const ElasticSamplerOptions& options = {});
+  /// Takes over the other one's deals; that one may only be destroyed or assigned to.
   ElasticSampler(ElasticSampler&&) noexcept;
+  /// The same.
   ElasticSampler& operator=(ElasticSampler&&) noexcept;
   ~ElasticSampler();
 

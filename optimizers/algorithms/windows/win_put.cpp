@@ -53,33 +53,32 @@ void WinPut::discard() {
 }
 
 AlgorithmRow win_put_row() {
-  return {
-      .name = "win_put",
-      .equation = "ψ = x − γ d; x ← W ψ̂, ψ̂ what neighbours have put last",
-      .description = "Adapt-then-combine without waiting, by writing to neighbours.",
-      .source = "BlueFog",
-      .overlap = "nobody is waited for",
-      .memory = {.copies_per_source = 1, .note = "in shared memory"},
-      .options = {{.name = "grace_s",
-                   .default_value = 0.0,
-                   .meaning = "seconds that a round waits for late neighbours",
-                   .least = 0.0,
-                   .below = 1e9},
-                  {.name = "staleness_bound",
-                   .default_value = std::int64_t{0},
-                   .meaning = "greatest age of an averaged value, in rounds",
-                   .least = 0.0},
-                  {.name = "leave_out_late",
-                   .default_value = false,
-                   .meaning = "what is beyond the bound is left out, in place of waited for",
-                   .least = 0.0,
-                   .below = 2.0}},
-      .uses_windows = true,
-      .make = [](AlgorithmParts parts) {
-        return std::make_unique<WinPut>(parts.context, parts.buckets,
-                                        mixing_of(parts.options, parts.context.size()),
-                                        rules_of(parts));
-      }};
+  return {.name = "win_put",
+          .equation = "ψ = x − γ d; x ← W ψ̂, ψ̂ what neighbours have put last",
+          .description = "Adapt-then-combine without waiting, by writing to neighbours.",
+          .source = "BlueFog",
+          .overlap = "nobody is waited for",
+          .memory = {.copies_per_source = 1, .note = "in shared memory"},
+          .options = {{.name = "grace_s",
+                       .default_value = 0.0,
+                       .meaning = "seconds that a round waits for late neighbours",
+                       .least = 0.0,
+                       .below = 1e9},
+                      {.name = "staleness_bound",
+                       .default_value = std::int64_t{0},
+                       .meaning = "greatest age of an averaged value, in rounds",
+                       .least = 0.0},
+                      {.name = "leave_out_late",
+                       .default_value = false,
+                       .meaning = "what is beyond the bound is left out, in place of waited for",
+                       .least = 0.0,
+                       .below = 2.0}},
+          .uses_windows = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<WinPut>(parts.context, parts.buckets,
+                                            mixing_of(parts.options, parts.context.size()),
+                                            rules_of(parts));
+          }};
 }
 
 }  // namespace bluefog::optimizers
