@@ -137,7 +137,8 @@ lost)
   begin bash -c "$fails"
   touch "$work/now"; wait_for "rank 1 on host .* exited with code 3"; run_twice; finish
   expect_code 0; expect_no_error "is started"; expect_error "1 of 2 ranks have ended well"
-  rm "$work/end" "$work/now"; begin --respawn 1 bash -c "$fails"
+  rm "$work/end" "$work/now" "$work/err"; begin --respawn 1 bash -c "$fails"
+  wait_for "2 ranks on 1 host"; until [ -s "$work/out" ]; do sleep 0.05; done; sleep 0.5
   touch "$work/now"; wait_for "rank 1 is started again"; until [ "$(wc -l <"$work/out")" = 2 ]; do sleep 0.05; done; finish
   expect_code 0; expect_output $'0 0 2 2 no\n1 1 2 2 1'
   ;;

@@ -1,6 +1,8 @@
 #include "tools/bfrun/elastic/slots.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace bluefog::bfrun {
 
@@ -24,14 +26,27 @@ std::vector<int> Slots::take_leaving() {
 
 std::vector<Slots::NewRank> Slots::fill(int most_now) {
   std::vector<NewRank> filled;
+  int running = occupied();
+  if (running >= most_now) {
+    return filled;
+  }
+  std::set<std::pair<std::string, int>> taken;
+  for (const auto& [rank, seat] : seats_) {
+    taken.emplace(seat.slot.host, seat.slot.index);
+  }
+  int number = 0;  // the lowest that is free
   for (const HostSlots& host : hosts_) {
-    for (int index = 0; index < host.slots && occupied() < most_now; ++index) {
-      const Slot slot{.host = host.name, .index = index};
-      if (is_free(slot)) {
-        const int rank = lowest_free_number();
-        seats_[rank] = {.slot = slot};
-        filled.push_back({.rank = rank, .slot = slot});
+    for (int index = 0; index < host.slots && running < most_now; ++index) {
+      if (taken.contains({host.name, index})) {
+        continue;
       }
+      while (seats_.contains(number)) {
+        ++number;
+      }
+      const Slot slot{.host = host.name, .index = index};
+      seats_[number] = {.slot = slot};
+      filled.push_back({.rank = number, .slot = slot});
+      ++running;
     }
   }
   return filled;
@@ -58,21 +73,9 @@ int Slots::total() const {
 
 bool Slots::is_there(const Slot& slot) const { return slot.index < slots_of(slot.host); }
 
-bool Slots::is_free(const Slot& slot) const {
-  return std::ranges::none_of(seats_, [&](const auto& seat) { return seat.second.slot == slot; });
-}
-
 int Slots::occupied() const {
   return static_cast<int>(std::ranges::count_if(
       seats_, [](const auto& seat) { return seat.second.state != State::Spoilt; }));
-}
-
-int Slots::lowest_free_number() const {
-  int number = 0;
-  while (seats_.contains(number)) {
-    ++number;
-  }
-  return number;
 }
 
 }  // namespace bluefog::bfrun

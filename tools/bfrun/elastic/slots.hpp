@@ -68,8 +68,6 @@ class Slots {
   };
 
   [[nodiscard]] bool is_there(const Slot& slot) const;
-  [[nodiscard]] bool is_free(const Slot& slot) const;
-  [[nodiscard]] int lowest_free_number() const;
 
   int most_;
   std::vector<HostSlots> hosts_;

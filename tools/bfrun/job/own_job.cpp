@@ -190,6 +190,7 @@ OwnRanks own_ranks(const Options& options, const JobPlan& plan) {
 }  // namespace
 
 int run_own_job(Options options, JobPlan plan) {
+  check_crowd(options, choose_placement_here(options.num_proc, options.bind).cores);
   raise_descriptor_limit();
   std::optional<DiscoveryScript> script;
   std::vector<HostSlots> discovered;
