@@ -18,6 +18,9 @@ struct StorePlace {
   std::string prefix = "bluefog_cpp";
   /// The library's version, the same on all ranks; empty: this one's own.
   std::string version = {};
+  /// The key at which whoever keeps the store says which ranks have ended, as bfrun does; empty:
+  /// nobody does.
+  std::string ended_key = {};
 };
 
 /// Collective over `place.size` ranks. A bootstrap over `store`, named "store".
@@ -41,7 +44,8 @@ struct StorePlace {
 /// @throws InvalidArgument for a rank that is none of `size`, or a prefix that is no key.
 /// @throws UnsupportedError on all ranks where two have different versions or sizes, naming both;
 ///   StateError where another process has come as the same rank.
-/// @throws TimeoutError when `deadline` passes, naming the ranks that have not come.
+/// @throws TimeoutError when `deadline` passes, naming the ranks that have not come; PeerFailure once
+///   one has ended before it came, with its cause, where `place.ended_key` says so.
 /// @throws TransportError where the store fails or holds what no rank has written.
 [[nodiscard]] std::shared_ptr<Bootstrap> make_store_bootstrap(
     std::shared_ptr<Store> store, const StorePlace& place, const Settings& settings,

@@ -22,6 +22,7 @@
 #include "optimizers/checkpoint.hpp"
 #include "optimizers/consensus.hpp"
 #include "optimizers/distributed_optimizer.hpp"
+#include "optimizers/elastic_sampler.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"

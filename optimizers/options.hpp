@@ -96,7 +96,8 @@ struct DistributedOptimizerOptions {
   /// with the ranks that are left (docs/membership.md), without an error.
   std::optional<OnFailure> on_failure{};
   /// Called when it has gone on so, with the new context: for what the program has besides (its own
-  /// calls and numbers of ranks). Its exceptions leave `step`.
+  /// calls and numbers of ranks). Its exceptions leave `step`, except RankLostError of its own
+  /// calls, by another rank's end: it is called again then.
   std::function<void(const std::shared_ptr<Context>&)> when_shrunk{};
 
   /// Collective: gives all ranks the wrapped optimizer's state of that one, where models are to be

@@ -12,6 +12,7 @@
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/store/ended_ranks.hpp"
 #include "bluefog_cpp/store/store_server.hpp"
 #include "bluefog_cpp/store/tcp_store.hpp"
 #include "bluefog_cpp/thread_bootstrap.hpp"
@@ -127,7 +128,11 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
   report_start(settings, launch);
   const std::string place = store ? store->description() : std::string();
   auto bootstrap = make_store_bootstrap(
-      std::move(store), {.rank = launch.rank, .size = launch.size, .prefix = launch.prefix},
+      std::move(store),
+      {.rank = launch.rank,
+       .size = launch.size,
+       .prefix = launch.prefix,
+       .ended_key = std::string(launch.way == LaunchWay::Bfrun ? store::kEndedRanksKey : "")},
       settings, deadline, std::move(interrupt_check));
   say_choice(settings, *bootstrap,
              fmt::format("{} ({}), over {}", launch.launcher, launch.stated_by, place));

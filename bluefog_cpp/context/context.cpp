@@ -1,12 +1,14 @@
 #include "bluefog_cpp/context.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/base/trace/trace.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -68,6 +70,15 @@ class WatchForLosses {
 
   Bootstrap& bootstrap_;
 };
+
+// A trace has the ranks of each group, from where on it is the group.
+void mark_epoch(const ContextCore& core) {
+  if (Timeline* const timeline = core.timeline()) {
+    const Membership& members = core.membership();
+    timeline->mark("MEMBERSHIP", fmt::format("EPOCH {}: RANKS {}", members.epoch,
+                                             fmt::join(members.ranks, ", ")));
+  }
+}
 
 }  // namespace
 
@@ -175,6 +186,7 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
     }
     if (are_all_ready) {
       group->core().watch_for_losses();
+      mark_epoch(group->core());
       close();
       return group;
     }

@@ -8,12 +8,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -48,6 +50,24 @@ class Session;
 
 /// Everything that all sessions share. One thread alone touches it.
 struct Contents {
+  [[nodiscard]] bool has_room(std::size_t more) {
+    if (bytes + more > kMostBytes) {
+      return false;
+    }
+    bytes += more;
+    return true;
+  }
+
+  void forget(const std::string& key) {
+    if (const auto found = values.find(key); found != values.end()) {
+      bytes -= key.size() + found->second.size();
+      values.erase(found);
+    }
+  }
+
+  /// False where there is no room. Whoever waits for the value gets it.
+  bool set(const std::string& key, Store::Bytes value);
+
   std::map<std::string, Store::Bytes> values;
   std::map<std::string, std::int64_t> numbers;
   std::map<std::string, std::vector<std::weak_ptr<Session>>> waiting;
@@ -160,45 +180,18 @@ class Session : public std::enable_shared_from_this<Session> {
       case Action::Get:
         return get();
       case Action::Add:
-        if (!has_room(contents_->numbers.contains(key_) ? 0 : key_.size())) {
+        if (!contents_->has_room(contents_->numbers.contains(key_) ? 0 : key_.size())) {
           return answer({.verdict = Verdict::Full});
         }
         return answer({.number = contents_->numbers[key_] += request_.amount});
       case Action::Remove:
-        forget();
+        contents_->forget(key_);
         return answer({});
     }
   }
 
-  [[nodiscard]] bool has_room(std::size_t more) {
-    if (contents_->bytes + more > kMostBytes) {
-      return false;
-    }
-    contents_->bytes += more;
-    return true;
-  }
-
-  void forget() {
-    if (const auto found = contents_->values.find(key_); found != contents_->values.end()) {
-      contents_->bytes -= key_.size() + found->second.size();
-      contents_->values.erase(found);
-    }
-  }
-
   void set() {
-    forget();
-    if (!has_room(key_.size() + value_.size())) {
-      return answer({.verdict = Verdict::Full});
-    }
-    contents_->values[key_] = std::move(value_);
-    if (auto waiting = contents_->waiting.extract(key_)) {
-      for (const auto& weak : waiting.mapped()) {
-        if (const auto session = weak.lock()) {
-          session->take_value(key_);
-        }
-      }
-    }
-    answer({});
+    answer({.verdict = contents_->set(key_, std::move(value_)) ? Verdict::Done : Verdict::Full});
   }
 
   void get() {
@@ -259,6 +252,22 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t refusal_bytes_ = 0;
 };
 
+bool Contents::set(const std::string& key, Store::Bytes value) {
+  forget(key);
+  if (!has_room(key.size() + value.size())) {
+    return false;
+  }
+  values[key] = std::move(value);
+  if (auto sessions = waiting.extract(key)) {
+    for (const auto& weak : sessions.mapped()) {
+      if (const auto session = weak.lock()) {
+        session->take_value(key);
+      }
+    }
+  }
+  return true;
+}
+
 class StoreServer::Impl {
  public:
   explicit Impl(StoreAddress& address)
@@ -300,6 +309,13 @@ class StoreServer::Impl {
     } catch (const std::system_error& error) {
       throw TransportError(fmt::format("store: the system has no thread left: {}", error.what()));
     }
+  }
+
+  void set(const std::string& key, const std::string& value) {
+    asio::post(context_, [contents = contents_, key, value] {
+      const auto bytes = std::as_bytes(std::span(value));
+      (void)contents->set(key, {bytes.begin(), bytes.end()});
+    });
   }
 
  private:
@@ -348,6 +364,8 @@ StoreServer::StoreServer(StoreAddress address) : address_(std::move(address)) {
 }
 
 StoreServer::~StoreServer() = default;
+
+void StoreServer::set(const std::string& key, const std::string& value) { impl_->set(key, value); }
 
 void StoreServer::start(const std::string& needs) { impl_->start(needs); }
 

@@ -33,6 +33,9 @@ class StoreServer {
   /// @throws TransportError where the system has no thread left.
   void start(const std::string& needs = {});
 
+  /// Sets a value, as a client would, once the server has been started. Does not wait for it.
+  void set(const std::string& key, const std::string& value);
+
  private:
   class Impl;
 

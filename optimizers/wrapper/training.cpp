@@ -271,10 +271,13 @@ void DistributedOptimizer::Training::go_on(bool admits) {
     if (leaves_) {
       ask_to_leave();  // the one who was asked may be gone
     }
-    if (options_.when_shrunk) {
-      options_.when_shrunk(context_);
+    try {
+      if (options_.when_shrunk) {
+        options_.when_shrunk(context_);
+      }
+      return;
+    } catch (const RankLostError&) {  // in the program's own calls
     }
-    return;
   }
 }
 

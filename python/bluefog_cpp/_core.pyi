@@ -333,6 +333,17 @@ def broadcast_tensors(context: Context, tensors: list[tuple[str, Tensor]], root:
                       call: str) -> None: ...
 def average_tensors(context: Context, tensors: list[tuple[str, Tensor]], call: str,
                     newcomers: int = 0, is_new: bool = False) -> None: ...
+def first_shares(
+    count: int, shuffles: bool, seed: int, epoch: int, ranks: int
+) -> list[Tensor]: ...
+def later_shares(
+    count: int,
+    shuffles: bool,
+    seed: int,
+    epoch: int,
+    shares: Sequence[Tensor],
+    drawn: Sequence[int],
+) -> list[Tensor]: ...
 def gather_bytes(context: Context, call: str, own: bytes) -> list[bytes]: ...
 
 class BatchStatistics:

@@ -197,7 +197,10 @@ TEST(Join, RecordsNameRanksByTheirNumbersInTheLaunch) {
            0;
   });
   EXPECT_TRUE(is_named) << bftrace::read_file(path);
-  EXPECT_TRUE(std::filesystem::exists(folder / "timeline3.json"));
+  for (const int rank : {0, 2, 3}) {
+    const std::string trace = bftrace::read_file(folder / fmt::format("timeline{}.json", rank));
+    EXPECT_THAT(trace, ::testing::HasSubstr("EPOCH 2: RANKS 0, 2, 3")) << rank;
+  }
   std::filesystem::remove_all(folder);
 }
 

@@ -36,7 +36,7 @@ class JobMonitorRestarts : public ::testing::Test {
   }
   void start_again(JobMonitor& monitor, int rank) {
     EXPECT_EQ(monitor.time_left(begin_), 0ms);
-    EXPECT_THAT(monitor.take_restarts(begin_).start, ElementsAre(rank));
+    EXPECT_THAT(monitor.take_due(begin_).start, ElementsAre(rank));
     static_cast<void>(monitor.take(started(rank), begin_));
   }
 
@@ -100,7 +100,7 @@ TEST_F(JobMonitorRestarts, NobodyIsStartedAgainAfterASignal) {
   JobMonitor monitor = job(2);
   EXPECT_TRUE(fail(monitor, ended(1, 3)));
   monitor.take_signal(SIGINT, begin_);
-  EXPECT_THAT(monitor.take_restarts(begin_ + 1h).start, IsEmpty());
+  EXPECT_THAT(monitor.take_due(begin_ + 1h).start, IsEmpty());
   EXPECT_FALSE(fail(monitor, ended(2, 3)));
   static_cast<void>(monitor.take(ended(0, 0, SIGTERM), begin_));
   static_cast<void>(monitor.closing_lines({143, 0}));
@@ -114,7 +114,7 @@ TEST_F(JobMonitorRestarts, AFailureCountsAfterAllWhereNobodyIsLeftToJoin) {
   EXPECT_TRUE(fail(monitor, ended(2, 4, 0, 6'000)));
   static_cast<void>(monitor.due_lines(begin_ + JobMonitor::kHold));
   EXPECT_FALSE(fail(monitor, ended(0, 6, 0, 7'000)));
-  const RestartsDue due = monitor.take_restarts(begin_);
+  const RanksDue due = monitor.take_due(begin_);
   EXPECT_THAT(due.end, ElementsAre(1));
   EXPECT_THAT(due.given_up, ElementsAre(2));
   EXPECT_THAT(due.lines, ElementsAre("rank 1 is ended: no rank is left that it could join",
@@ -128,7 +128,7 @@ TEST_F(JobMonitorRestarts, OneThatWaitsIsGivenUpWhenARankHasEndedWell) {
   JobMonitor monitor = job(2);
   EXPECT_TRUE(fail(monitor, ended(1, 3)));
   static_cast<void>(monitor.take(ended(0, 0), begin_));
-  EXPECT_THAT(monitor.take_restarts(begin_).given_up, ElementsAre(1));
+  EXPECT_THAT(monitor.take_due(begin_).given_up, ElementsAre(1));
   static_cast<void>(monitor.take(ended(2, 0), begin_));
   EXPECT_THAT(
       monitor.closing_lines(ExitStatus{}),

@@ -123,6 +123,41 @@ TEST(Options, RespawnIsForRanksOfWhichSomeSuffice) {
               HasSubstr("expected --min-np N, which says how many suffice for that, found none"));
 }
 
+TEST(Options, RanksMayComeAndGo) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"-np", "4", "--min-np", "2"});
+    more.push_back("program");
+    return more;
+  };
+  EXPECT_EQ(parse_options({"-np", "4", "program"}).max_np, 4);
+  EXPECT_FALSE(parse_options(with({"--max-np", "4"})).is_elastic());
+  const Options grown = parse_options(with({"--max-np", "6"}));
+  EXPECT_TRUE(grown.is_elastic());
+  EXPECT_EQ(grown.max_np, 6);
+  EXPECT_EQ(grown.bind, BindPolicy::None);
+  for (const char* name : {"--host-discovery", "--host-discovery-script"}) {
+    const Options by_script = parse_options(with({name, "./hosts.sh a", "--elastic-timeout", "7"}));
+    EXPECT_TRUE(by_script.is_elastic());
+    EXPECT_EQ(by_script.host_discovery, "./hosts.sh a");
+    EXPECT_EQ(by_script.elastic_timeout, 7);
+  }
+  EXPECT_THAT(usage_error(with({"--max-np", "3"})),
+              HasSubstr("--max-np wants at least as many as -np 4, found '3'"));
+  EXPECT_THAT(usage_error({"-np", "4", "--max-np", "6", "program"}),
+              HasSubstr("--max-np has ranks come while the others go on: expected --min-np N"));
+  EXPECT_THAT(
+      usage_error({"-np", "4", "--host-discovery", "x", "program"}),
+      HasSubstr("--host-discovery has ranks come while the others go on: expected --min-np"));
+  EXPECT_THAT(usage_error(with({"--elastic-timeout", "9"})),
+              HasSubstr("--elastic-timeout is for --host-discovery"));
+  EXPECT_THAT(usage_error(with({"--elastic-timeout", "0", "--host-discovery", "x"})),
+              HasSubstr("--elastic-timeout wants a number from 1 to 86400"));
+  EXPECT_THAT(usage_error(with({"--host-discovery", "x", "-H", "a:2"})),
+              HasSubstr("give it, or -H or --hostfile"));
+  EXPECT_THAT(usage_error(with({"--max-np", "6", "--bind-to", "core"})),
+              HasSubstr("a fixed number of ranks, found --max-np"));
+}
+
 TEST(Options, RefusesBadNumbersByName) {
   for (const char* bad : {"0", "-1", "two", "2x", "", "99999999999"}) {
     EXPECT_THAT(usage_error({"-np", bad, "program"}), HasSubstr("-np")) << bad;

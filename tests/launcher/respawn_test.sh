@@ -94,10 +94,17 @@ used_up)
   expect_code 3; expect_lines 1 'rank 1 is started again: 0 of 1'; expect_no_error 'suffice'
   ;;
 too_early)
-  # As long as not all have come to init, there is no group to join.
-  run "$bfrun" -np 3 --min-np 2 --respawn 1 bash -c "[ \$RANK = 1 ] && exit 3; kill -s RTMIN+2 \$PPID; $(others_stay 'rank 1 is not')"
+  # As long as not all have come to init, one that has begun it is not replaced there, and another
+  # one is, without BLUEFOG_JOIN.
+  run "$bfrun" -np 3 --min-np 2 --respawn 1 bash -c "[ \$RANK = 2 ] || kill -s RTMIN+2 \$PPID
+    sleep 0.3; [ \$RANK = 1 ] && exit 3; $(others_stay 'rank 1 is not')"
   expect_code 0; expect_error '2 suffice'
-  expect_error 'rank 1 is not started again: that is done once all 3 ranks have come to init .*, found [0-2] that have'
+  expect_error 'rank 1 is not started again: it ended in init .*, to which 2 of 3 ranks have come'
+  run "$bfrun" -np 3 --min-np 2 --respawn 1 bash -c "echo \$RANK \${BLUEFOG_JOIN-no}
+    [ \$RANK = 1 ] && { [ -f $work/first ] || { touch $work/first; exit 3; }; touch $work/second; exit 0; }
+    kill -s RTMIN+2 \$PPID; until [ -f $work/second ]; do sleep 0.05; done"
+  expect_code 0; expect_output $'0 no\n1 no\n1 no\n2 no'
+  expect_error 'rank 1 is started again, since the others wait for it in init: 0 of 1'
   run "$bfrun" -np 2 --min-np 1 bash -c "$join; $(others_stay 'rank 1 on'); exit 3"
   expect_code 0; expect_no_error 'started again'
   ;;

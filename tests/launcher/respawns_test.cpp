@@ -39,9 +39,11 @@ class RespawnsTest : public ::testing::Test {
     respawns_.take(ended(rank, 3), begin_ + at);
     return respawns_.decide(rank, ended(rank, 3), begin_ + at);
   }
-  RestartsDue due(Respawns::Clock::duration at = 0ms) {
+  RanksDue due(Respawns::Clock::duration at = 0ms) {
     withdrawn_.clear();
-    return respawns_.due(begin_ + at, withdrawn_);
+    RanksDue due;
+    respawns_.take_due(due, begin_ + at, withdrawn_);
+    return due;
   }
 
   Respawns::Clock::time_point begin_ = Respawns::Clock::now();
@@ -62,14 +64,43 @@ TEST_F(RespawnsTest, ARankOfAGroupIsStartedAgainAtOnceAndOnce) {
   EXPECT_EQ(respawns_.next(), std::nullopt);
 }
 
-TEST_F(RespawnsTest, NobodyIsBeforeAllHaveJoined) {
+TEST_F(RespawnsTest, OneThatEndsBeforeItComesToTheStartIsStartedAnew) {
+  join(0);
+  const auto decision = fail(1);
+  EXPECT_TRUE(decision.is_granted);
+  EXPECT_THAT(decision.lines,
+              ElementsAre("rank 1 is started again, since the others wait for it in init: 2 of 3 "
+                          "restarts are left (--respawn)"));
+  const RanksDue now = due();
+  EXPECT_THAT(now.start_anew, ElementsAre(1));
+  EXPECT_THAT(now.start, IsEmpty());
+  respawns_.take(started(1), begin_);
+  EXPECT_THAT(fail(1, 999ms).lines, ElementsAre(HasSubstr("again in 1 s, as it ended within 1 s")));
+  EXPECT_THAT(due(1999ms).start_anew, ElementsAre(1));
+  EXPECT_FALSE(respawns_.can_be_joined());
+  join(1);
+  join(2);
+  EXPECT_TRUE(respawns_.can_be_joined());
+  EXPECT_TRUE(fail(1, 5s).is_granted);
+  EXPECT_THAT(due(5s).start, ElementsAre(1));
+}
+
+TEST_F(RespawnsTest, NobodyWaitsForAnybodyBeforeTheFirstHasCome) {
+  EXPECT_TRUE(fail(1).is_granted);
+  EXPECT_TRUE(fail(0).is_granted);
+  EXPECT_THAT(due().start_anew, ElementsAre(0, 1));
+  EXPECT_THAT(due().end, IsEmpty());
+}
+
+TEST_F(RespawnsTest, OneThatHasBegunToJoinIsNotReplacedInTheStart) {
   join(0);
   join(1);
   const auto decision = fail(1);
   EXPECT_FALSE(decision.is_granted);
-  EXPECT_THAT(decision.lines,
-              ElementsAre(HasSubstr("once all 3 ranks have come to init (Context::create), found 2 "
-                                    "that have")));
+  EXPECT_THAT(
+      decision.lines,
+      ElementsAre("rank 1 is not started again: it ended in init (Context::create), to which "
+                  "2 of 3 ranks have come: nobody can take its place there"));
   join(2);
   EXPECT_TRUE(fail(2).is_granted);
 }
@@ -130,7 +161,7 @@ TEST_F(RespawnsTest, NobodyJoinsAGroupThatIsGone) {
   const auto decision = respawns_.decide(2, std::nullopt, begin_);
   EXPECT_FALSE(decision.is_granted);
   EXPECT_THAT(decision.lines, ElementsAre(HasSubstr("no rank is left that rank 2 could join")));
-  const RestartsDue last = due();
+  const RanksDue last = due();
   EXPECT_THAT(last.end, ElementsAre(0));
   EXPECT_THAT(last.given_up, ElementsAre(1));
   EXPECT_THAT(last.start, IsEmpty());

@@ -65,6 +65,33 @@ exits)
   run "$bfrun" -np 4 --min-np 2 "$program" exit
   expect_code 0; expect_survivors 3 3 1 " 2"; expect_error "bfrun: rank 2 .*exited with code 3"
   ;;
+missing)
+  # One that ends before it comes to init: the others hear of it at once, by name and cause.
+  for rank in 0 1; do
+    for end in 'exit 3' 'kill -9 $$' 'exit 0'; do
+      run "$bfrun" -np 3 --min-np 2 bash -c "[ \$RANK = $rank ] && $end; exec $program kill 10"
+      [[ "$code" != 0 ]] || fail "expected a failure"
+      expect_error "bootstrap start on rank [0-2], over bfrun's store .*expected all 3 ranks, found that one has ended before it came: rank $rank on host .* (exited with code [03]|was killed by signal 9)"
+    done
+  done
+  run "$bfrun" -np 2 bash -c "[ \$RANK = 1 ] && exit 0; exec $program kill 10"
+  expect_code 1; expect_error "before it came: rank 1 on host .* exited with code 0"
+  ;;
+missing_again)
+  # With --respawn it is started anew, and the start goes on with it.
+  for rank in 0 1; do
+    rm -f "$work"/was_here*
+    run "$bfrun" -np 3 --min-np 2 --respawn 3 bash -c "
+      [ \$RANK = $rank ] && { echo \${BLUEFOG_JOIN-no} >>$work/was_here; [ \$(wc -l <$work/was_here) = 1 ] && exit 3; }
+      exec $program kill 10"
+    expect_code 0; expect_survivors 3 3 0 ""; expect_no_error "Error|not started|suffice"
+    expect_error "rank $rank is started again, since the others wait for it in init: 2 of 3"
+    [[ "$(cat "$work/was_here")" == $'no\nno' ]] || fail "expected two starts without BLUEFOG_JOIN"
+  done
+  run "$bfrun" -np 2 --min-np 1 --respawn 1 bash -c "[ \$RANK = 1 ] && exit 3; exec $program kill 10"
+  expect_code 3; expect_error "rank 1 is not started again: 0 of 1 restarts"
+  expect_error "bootstrap start on rank 0, .*before it came: rank 1 on host .* exited with code 3"
+  ;;
 *)
   fail "no such case"
   ;;

@@ -23,7 +23,7 @@ RUNTIME = (*BASE, "store", "bootstrap", "transport", "engine", "device", "one_si
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.codes", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
-              "optimizers.wrapper")
+              "optimizers.sampling", "optimizers.wrapper")
 LIBRARIES = (*RUNTIME, *TOPOLOGY, *OPS, *OPTIMIZERS, "nn.stores", "nn", "pipeline.plans",
              "pipeline")
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
@@ -77,11 +77,13 @@ ROOMS = {
                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:1]),
     "optimizers.algorithms": ("optimizers/algorithms", (),
                               RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:2]),
+    "optimizers.sampling": ("optimizers/sampling", public("optimizers", "elastic_sampler"),
+                            RUNTIME + OPS),
     "optimizers.wrapper": ("optimizers/wrapper",
                            public("optimizers", "bluefog checkpoint consensus "
                                                 "distributed_optimizer optimizer_state "
                                                 "parameter_collectives"),
-                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:3]),
+                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:4]),
     "nn.stores": ("nn/stores", public("nn", "torch_store"), RUNTIME),
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
@@ -147,6 +149,8 @@ DOORS = {
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
     "bluefog_cpp/device/device_channel.hpp": ("benchmarks/",),
+    "bluefog_cpp/store/ended_ranks.hpp": ("tools/",),
+    "bluefog_cpp/store/store_address.hpp": ("tools/",),
     "bluefog_cpp/store/store_server.hpp": ("tools/",),
     "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "pipeline/",
                                       "python/"),
@@ -178,6 +182,7 @@ DOORS = {
     "optimizers/buckets/windows/bucket_windows.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/windows/late_sources.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "pipeline/", "python/"),
+    "optimizers/sampling/deal.hpp": ("python/",),
     "optimizers/wrapper/newcomers.hpp": ("python/",),
     "optimizers/wrapper/states/parameter_states.hpp": ("pipeline/",),
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),

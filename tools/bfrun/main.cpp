@@ -47,6 +47,9 @@ int run(const std::vector<std::string>& arguments, bool is_output_closed) {
   if (arguments.size() >= 2 && arguments[0] == "--exec-rank" && arguments[1] == "--") {
     return run_rank({arguments.begin() + 2, arguments.end()});
   }
+  if (arguments == std::vector<std::string>{"--exec-far-rank"}) {
+    return run_far_rank();
+  }
   const Options options = parse_options(arguments);
   if (!options.help_text.empty()) {
     print(options.help_text, is_output_closed);

@@ -15,6 +15,7 @@ namespace {
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxPort = 65535;
 constexpr int kMaxRespawns = 10000;
+constexpr int kLongestSeconds = 86400;
 
 /// Values that are checked after CLI11 has collected them, for messages of our own.
 struct RawValues {
@@ -23,6 +24,8 @@ struct RawValues {
   std::string host_silence;
   std::string min_np;
   std::string respawn;
+  std::string max_np;
+  std::string elastic_timeout;
   std::string bind_to = "auto";
   std::string launcher = "auto";
   bool use_infiniband = false;
@@ -78,6 +81,19 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
   app.add_option("--respawn", raw.respawn,
                  "With --min-np: start lost ranks again, to join the others, N times in all")
       ->option_text("N");
+  app.add_option("--max-np", raw.max_np,
+                 "With --min-np: at most so many ranks, of which those beyond -np join later")
+      ->option_text("N");
+  app.add_option("--host-discovery,--host-discovery-script", options.host_discovery,
+                 "With --min-np: a program that prints HOST:SLOTS lines, asked every second; ranks "
+                 "come and go by its answers")
+      ->option_text("SCRIPT");
+  app.add_option("--remote-shell", options.remote_shell,
+                 "With --host-discovery: starts ranks on other hosts, in place of ssh")
+      ->option_text("PROGRAM");
+  app.add_option("--elastic-timeout", raw.elastic_timeout,
+                 "Seconds to wait for --min-np slots at the start (600)")
+      ->option_text("SECONDS");
   app.add_option("--host-silence", raw.host_silence,
                  "Seconds after which a host that answers nothing is lost; 0: never")
       ->option_text("SECONDS");
@@ -155,12 +171,11 @@ Choice parse_choice(const char* option, const std::string& text, const char* wor
 /// Less than a few seconds would take a busy switch for a loss.
 int parse_silence(const std::string& text) {
   constexpr int kShortest = 3;
-  constexpr int kLongest = 86400;
   const auto value = parse_int(text);
-  if (!value || *value < 0 || *value > kLongest || (*value > 0 && *value < kShortest)) {
+  if (!value || *value < 0 || *value > kLongestSeconds || (*value > 0 && *value < kShortest)) {
     throw UsageError(
         fmt::format("--host-silence wants 0 or a number of seconds from {} to {}, found '{}'",
-                    kShortest, kLongest, text));
+                    kShortest, kLongestSeconds, text));
   }
   return *value;
 }
@@ -175,6 +190,64 @@ void check_environment(const std::vector<std::string>& environment) {
                       entry));
     }
   }
+}
+
+/// Ranks that come and go want others that go on meanwhile, and places that are not fixed.
+void check_elastic(const RawValues& raw, Options& options) {
+  if (!raw.elastic_timeout.empty() && options.host_discovery.empty()) {
+    throw UsageError("--elastic-timeout is for --host-discovery SCRIPT, found none");
+  }
+  if (raw.max_np.empty() && options.host_discovery.empty()) {
+    return;
+  }
+  const char* const option = options.host_discovery.empty() ? "--max-np" : "--host-discovery";
+  if (options.min_np == 0) {
+    throw UsageError(
+        fmt::format("{} has ranks come while the others go on: expected --min-np N, which says how "
+                    "many suffice for that, found none",
+                    option));
+  }
+  if (!options.host_discovery.empty() && !(options.hosts + options.hostfile).empty()) {
+    throw UsageError("--host-discovery says where ranks are to be: give it, or -H or --hostfile");
+  }
+  if (options.is_elastic() && options.bind == BindPolicy::Core) {
+    throw UsageError(fmt::format(
+        "--bind-to core shares the cores among a fixed number of ranks, found {}", option));
+  }
+  if (options.is_elastic()) {
+    options.bind = BindPolicy::None;
+  }
+}
+
+/// How many ranks suffice, and how many there may be.
+void check_numbers_of_ranks(const RawValues& raw, Options& options) {
+  if (!raw.min_np.empty()) {
+    options.min_np = parse_in_range("--min-np", raw.min_np, options.num_proc);
+    if (options.fault_tolerant) {
+      throw UsageError("--min-np and --fault-tolerant both say who goes on: give one of them");
+    }
+  }
+  if (!raw.respawn.empty()) {
+    options.respawn = parse_in_range("--respawn", raw.respawn, kMaxRespawns);
+    if (options.min_np == 0) {
+      throw UsageError(
+          "--respawn starts lost ranks again while the others go on: expected --min-np N, which "
+          "says how many suffice for that, found none");
+    }
+  }
+  options.max_np = options.num_proc;
+  if (!raw.max_np.empty()) {
+    options.max_np = parse_in_range("--max-np", raw.max_np, kMaxRanks);
+    if (options.max_np < options.num_proc) {
+      throw UsageError(fmt::format("--max-np wants at least as many as -np {}, found '{}'",
+                                   options.num_proc, raw.max_np));
+    }
+  }
+  if (!raw.elastic_timeout.empty()) {
+    options.elastic_timeout =
+        parse_in_range("--elastic-timeout", raw.elastic_timeout, kLongestSeconds);
+  }
+  check_elastic(raw, options);
 }
 
 void check_options(const RawValues& raw, Options& options) {
@@ -201,20 +274,7 @@ void check_options(const RawValues& raw, Options& options) {
     throw UsageError("-np N is missing: how many ranks?");
   }
   options.num_proc = parse_in_range("-np", raw.num_proc, kMaxRanks);
-  if (!raw.min_np.empty()) {
-    options.min_np = parse_in_range("--min-np", raw.min_np, options.num_proc);
-    if (options.fault_tolerant) {
-      throw UsageError("--min-np and --fault-tolerant both say who goes on: give one of them");
-    }
-  }
-  if (!raw.respawn.empty()) {
-    options.respawn = parse_in_range("--respawn", raw.respawn, kMaxRespawns);
-    if (options.min_np == 0) {
-      throw UsageError(
-          "--respawn starts lost ranks again while the others go on: expected --min-np N, which "
-          "says how many suffice for that, found none");
-    }
-  }
+  check_numbers_of_ranks(raw, options);
   if (options.command.empty()) {
     throw UsageError("no command given: bfrun -np N COMMAND...");
   }

@@ -43,6 +43,13 @@ struct Options {
   int min_np = 0;
   /// `--respawn`: restarts of lost ranks, of all together, 0 when absent
   int respawn = 0;
+  /// `--max-np`: most ranks at a time; `num_proc` when absent
+  int max_np = 0;
+  /// `--host-discovery`: the script and its arguments, empty when absent
+  std::string host_discovery;
+  std::string remote_shell = "ssh";  ///< `--remote-shell`
+  /// `--elastic-timeout`: seconds
+  int elastic_timeout = 600;
   int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent
   std::string network_interface;  ///< `--network-interface`, empty when absent
   std::string extra_mpi_flags;    ///< `--extra-mpi-flags`: one string, split like a shell does
@@ -59,6 +66,9 @@ struct Options {
   bool check_build = false;
   std::string help_text;             ///< not empty when help was asked for
   std::vector<std::string> command;  ///< everything from the first positional on, untouched
+
+  /// Whether ranks come and go besides those that are lost.
+  [[nodiscard]] bool is_elastic() const { return max_np > num_proc || !host_discovery.empty(); }
 };
 
 /// Reads the arguments of bfrun, its own name left out.

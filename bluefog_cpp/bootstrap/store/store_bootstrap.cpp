@@ -170,6 +170,7 @@ Bootstrap::Regrouped StoreBootstrap::group_of(
   place.prefix = fmt::format("{}/g{}", place.root, verdict->group);
   place.rank = own;
   place.size = verdict->size();
+  place.ended_key.clear();
   const auto next = std::make_shared<StoreExchange>(std::move(place));
   const auto settle = [this, meeting, verdict, why_gone, what, next](bool is_ready,
                                                                      Deadline until) {

@@ -10,7 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/ended_ranks.hpp"
 
 namespace bluefog {
 
@@ -151,6 +153,7 @@ Store::Bytes StoreExchange::await(const std::string& key, std::size_t most, Wait
       if (wait.is_over || wait.deadline.expired()) {
         return std::nullopt;
       }
+      check_the_missing(wait);
       if (Clock::now() - begin < slice / 2) {
         std::this_thread::sleep_for(kPause);
       }
@@ -174,6 +177,27 @@ std::vector<int> StoreExchange::missing() {
     }
   }
   return ranks;
+}
+
+void StoreExchange::check_the_missing(const Wait& wait) {
+  if (place_.ended_key.empty()) {
+    return;
+  }
+  const auto text = place_.store->get(place_.ended_key, already_over());
+  if (!text) {
+    return;
+  }
+  for (const auto& [rank, cause] : store::ended_ranks_from(words_of(*text))) {
+    // Whoever ended after it had come has done what this collective needs of it.
+    const bool is_missing = rank >= 0 && rank < place_.size && rank != place_.rank &&
+                            !place_.store->get(key_of_rank(rank), already_over());
+    if (is_missing) {
+      throw PeerFailure(rank,
+                        fmt::format("{}: expected all {} ranks, found that one has ended before it "
+                                    "came: {}",
+                                    name_of(wait.call), place_.size, cause));
+    }
+  }
 }
 
 void StoreExchange::warn_if_due(Wait& wait) {

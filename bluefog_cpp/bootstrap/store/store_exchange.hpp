@@ -29,6 +29,9 @@ class StoreExchange {
     std::string prefix;
     std::string root;       ///< the prefix of the launch, whose groups are counted together
     bool may_grow = false;  ///< whether processes that come later may be taken in
+    /// The key at which the store's keeper says which ranks of the launch have ended; empty: none does,
+    /// or ranks are numbered otherwise here.
+    std::string ended_key = {};
     std::chrono::nanoseconds stall_warning{0};
     std::string_view timeout_name = Settings().timeout_name;
     Logger log{LogOptions{}};
@@ -73,6 +76,8 @@ class StoreExchange {
   [[nodiscard]] std::vector<StoreRecord> receive(Wait& wait);
   [[nodiscard]] Store::Bytes await(const std::string& key, std::size_t most, Wait& wait);
   [[nodiscard]] std::vector<int> missing();
+  /// @throws PeerFailure where a rank that has not come has ended.
+  void check_the_missing(const Wait& wait);
   void warn_if_due(Wait& wait);
   void note_put(const std::string& key, std::size_t bytes);
   void remove_old(Deadline deadline);

@@ -137,6 +137,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
       .prefix = fmt::format("{}/m{}", place.prefix, meeting),
       .root = fmt::format("{}/m{}", place.prefix, meeting),
       .may_grow = settings.on_failure == OnFailure::Shrink,
+      .ended_key = place.ended_key,
       .stall_warning = settings.stall_warning,
       .timeout_name = settings.timeout_name,
       .log = Logger(

@@ -108,17 +108,8 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return self._deals[key]
 
     def _first_deal(self, key: tuple[int, int], members: list[int]) -> "_Deal":
-        size = len(members)
-        order = torch.arange(self._count)
-        if self._shuffles:
-            order = order[self._order(key[0], self._count)]
-        each = -(-self._count // size)
-        padded = order.repeat(-(-each * size // self._count))[:each * size]
-        return _Deal(key, members, [padded[rank::size] for rank in range(size)])
-
-    def _order(self, epoch: int, count: int) -> torch.Tensor:
-        return torch.randperm(count,
-                              generator=torch.Generator().manual_seed(self._seed + epoch))
+        return _Deal(key, members, core.first_shares(
+            self._count, self._shuffles, self._seed, key[0], len(members)))
 
     def deal_anew(self, newcomers: int = 0) -> None:
         """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
@@ -185,21 +176,9 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
     def _deal_rest(self, before: "_Deal", left: list[int], shares: list[torch.Tensor],
                    drawn: list[int]) -> "_Deal":
-        taken = torch.zeros(self._count, dtype=torch.bool)
-        for share, count in zip(shares, drawn):
-            taken[share[:count]] = True
-        rest = (~taken).nonzero().flatten()
-        if self._shuffles:
-            rest = rest[self._order(before.key[0], len(rest))]
-        total = -(-(sum(drawn) + len(rest)) // len(left))
-        wanted = [max(total - count, 0) for count in drawn]
-        source = rest if len(rest) else shares[0]
-        padded = source.repeat(-(-max(sum(wanted), 1) // len(source)))
-        ends = list(itertools.accumulate(wanted))
-        return _Deal(before.key, left,
-                     [torch.cat([share[:count], padded[end - more:end]])
-                      for share, count, end, more in zip(shares, drawn, ends, wanted)],
-                     drawn[current().rank], before)
+        later = core.later_shares(
+            self._count, self._shuffles, self._seed, before.key[0], shares, drawn)
+        return _Deal(before.key, left, later, drawn[current().rank], before)
 
 
 def _loader_that_draws() -> "weakref.ref[Any] | None":

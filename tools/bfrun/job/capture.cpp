@@ -93,7 +93,9 @@ Answer capture_output(const std::vector<std::string>& words, std::chrono::millis
       throw CommandError(128 + number, fmt::format("told to end by signal {} while {} ran",
                                                    name_of_signal(number), words.front()));
     }
-    runs = waitpid(child, nullptr, WNOHANG) == 0;
+    int status = 0;
+    runs = waitpid(child, &status, WNOHANG) == 0;
+    answer.end = runs ? ExitStatus{} : ExitStatus::from_wait(status);
     answer.in_time = !runs || Clock::now() < end;
   }
   take_output(output.get(), answer.output);

@@ -2,10 +2,12 @@
 
 #include <sys/epoll.h>
 
+#include <map>
 #include <string_view>
 #include <utility>
 
 #include "tools/bfrun/job/rank_report.hpp"
+#include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
 
@@ -53,27 +55,61 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
       take(report);
     }
   };
+  std::map<int, ReportFilter> far_filters;  // what is cut between two pieces is a rank's own
+  const auto on_far_stderr = [&](int rank, std::string_view bytes) {
+    ReportFilter& own = far_filters.try_emplace(rank, key).first->second;
+    write_to_stderr(own.feed(bytes));
+    for (const auto& report : own.take_reports()) {
+      take(report);
+    }
+  };
   const auto before_sleep = [&] {
     const auto now = JobMonitor::Clock::now();
     for (const auto& text : monitor.due_lines(now)) {
       say(text);
     }
-    RestartsDue restarts = monitor.take_restarts(now);
-    for (const auto& text : restarts.lines) {
+    RanksDue ranks = monitor.take_due(now);
+    for (const auto& text : ranks.lines) {
       say(text);
     }
     const bool kill = monitor.wants_kill(now);
     return ChildCare{.sleep = monitor.time_left(now),
                      .kill = kill,
                      .spare_others = monitor.awaits_earlier_end(),
-                     .restarts = std::move(restarts)};
+                     .ranks = std::move(ranks)};
   };
-  const auto on_rank_failure = [&](int rank) {
-    const auto decision = monitor.decide_restart(rank);
-    for (const auto& text : decision.lines) {
+  const auto on_rank_end = [&](int rank, bool has_failed, bool may_start_again) {
+    if (auto far = far_filters.extract(rank)) {
+      write_to_stderr(far.mapped().finish());
+    }
+    std::vector<std::string> lines;
+    RankFate fate = RankFate::Over;
+    if (monitor.take_left(rank, lines)) {
+      fate = RankFate::Left;
+    } else if (has_failed && may_start_again) {
+      auto decision = monitor.decide_restart(rank);
+      lines = std::move(decision.lines);
+      fate = decision.is_granted ? RankFate::StartsAgain : RankFate::Over;
+    }
+    for (const auto& text : lines) {
       say(text);
     }
-    return decision.is_granted;
+    if (fate == RankFate::Over && monitor.growth() != nullptr) {
+      monitor.growth()->take_over(rank, has_failed);
+    }
+    return fate;
+  };
+  const auto on_signal = [&](int number) {
+    if (number != more_ranks_signal() && number != fewer_ranks_signal()) {
+      return monitor.take_signal(number);
+    }
+    const std::string text =
+        monitor.growth() == nullptr
+            ? "asked for another number of ranks, which is fixed: expected --max-np N"
+            : monitor.growth()->take_wish(number == more_ranks_signal() ? 1 : -1);
+    if (!text.empty()) {
+      say(text);
+    }
   };
   const RankLine::Listener ranks{take, [&](int rank) { monitor.take_watcher_end(rank); }};
   const HostLine::Listener hosts{[&](int rank, const std::string& why) {
@@ -83,11 +119,12 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
                                  },
                                  [&](int rank) { monitor.take_far_end(rank); }};
   const auto status = run({.on_stderr = on_stderr,
-                           .on_signal = [&](int number) { monitor.take_signal(number); },
+                           .on_signal = on_signal,
                            .before_sleep = before_sleep,
                            .descriptor = ears.descriptor(),
                            .on_readable = [&] { ears.serve(ranks, hosts); },
-                           .on_rank_failure = on_rank_failure});
+                           .on_far_stderr = on_far_stderr,
+                           .on_rank_end = on_rank_end});
   write_to_stderr(filter.finish());
   for (const auto& text : monitor.closing_lines(status)) {
     say(text);

@@ -12,12 +12,11 @@
 #include <random>
 #include <utility>
 
-#include "bluefog_cpp/base/system_limits.hpp"
-#include "bluefog_cpp/store/store_server.hpp"
+#include "bluefog_cpp/store/store_address.hpp"
 #include "tools/bfrun/build_info.hpp"
 #include "tools/bfrun/job/ears.hpp"
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
-#include "tools/bfrun/job/own_launcher.hpp"
+#include "tools/bfrun/job/own_job.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
@@ -42,19 +41,6 @@ void check_interfaces(const Options& options, const Machines& machines) {
       throw UsageError(fmt::format("--network-interface: this host has no interface '{}'", name));
     }
   }
-}
-
-/// A mistyped number of ranks would fill the machine for minutes.
-void check_crowd(const Options& options, int cores) {
-  constexpr std::int64_t kMostRanksPerCore = 64;
-  const std::int64_t most = kMostRanksPerCore * std::max(cores, 1);
-  if (options.oversubscribe || options.num_proc <= most) {
-    return;
-  }
-  throw UsageError(fmt::format(
-      "-np {}: this machine takes at most {} ranks, {} for each of its {} core{}; --oversubscribe "
-      "takes as many as you say",
-      options.num_proc, most, kMostRanksPerCore, cores, cores == 1 ? "" : "s"));
 }
 
 MasterAddress choose_master(const Options& options, const Machines& machines) {
@@ -170,7 +156,9 @@ bool starts_ranks_itself(const Options& options, const Machines& machines,
     throw UsageError(fmt::format(
         "{} for ranks that bfrun starts itself, on this machine, found {}: mpirun's ranks cannot go "
         "on without one of them",
-        options.respawn > 0 ? "--min-np and --respawn are" : "--min-np is",
+        options.is_elastic()  ? "--max-np and --host-discovery are"
+        : options.respawn > 0 ? "--min-np and --respawn are"
+                              : "--min-np is",
         !wish.empty()          ? wish
         : machines.other_hosts ? "host '" + machines.hosts.front().name + "'"
                                : "--launcher mpirun"));
@@ -192,70 +180,7 @@ bool starts_ranks_itself(const Options& options, const Machines& machines,
   return true;
 }
 
-/// The store in which the ranks of a start without MPI meet.
-std::unique_ptr<store::StoreServer> make_store_server() {
-  const std::string secret = store::draw_secret();
-  try {
-    return std::make_unique<store::StoreServer>(
-        store::StoreAddress{.host = "127.0.0.1", .secret = secret});
-  } catch (const TransportError&) {
-    try {
-      return std::make_unique<store::StoreServer>(
-          store::StoreAddress{.host = "::1", .secret = secret});
-    } catch (const TransportError&) {
-      // The first error is told: few machines have the loopback of IPv6 alone.
-    }
-    throw;
-  }
-}
-
-/// A job before its start.
-struct Plan {
-  Machines machines;
-  Environment environment;
-  std::string key;
-  bool mpirun_binds = false;
-  MonitoredJob job;
-};
-
-void print_placement(const Options& options, const Plan& plan) {
-  const BindPolicy policy = plan.mpirun_binds ? BindPolicy::None : options.bind;
-  const Placement placement = choose_placement_here(plan.job.ranks, policy);
-  check_crowd(options, placement.cores);
-  say(describe(plan.job.ranks, 1, placement, plan.job.notes));
-}
-
-int run_own_job(const Options& options, Plan plan) {
-  raise_descriptor_limit();
-  const int descriptors = 2 * options.num_proc;  // of line and store
-  Ears ears(plan.key, descriptors);
-  plan.environment[kRankLineVariable] = ears.rank_place();
-  const auto server = make_store_server();
-  plan.environment[kStoreVariable] = server->address().text();
-  plan.environment[kStoreSecretVariable] = server->address().secret;
-  plan.job.starter = "bfrun";
-  print_placement(options, plan);
-  OwnRanks ranks;
-  ranks.count = options.num_proc;
-  ranks.words = {own_path(), "--exec-rank", "--"};
-  ranks.words.insert(ranks.words.end(), options.command.begin(), options.command.end());
-  ranks.environment = plan.environment;
-  ranks.fault_tolerant = options.fault_tolerant;
-  ranks.enough = options.min_np;
-  ranks.may_start_again = options.respawn > 0;
-  ranks.on_started = [&] {
-    server->start(fmt::format("{} suffice for {} ranks", descriptors + RankLine::kOtherDescriptors,
-                              options.num_proc));
-  };
-  if (options.verbose) {
-    say(fmt::format("starts {} times: {}", ranks.count, join_shell_words(ranks.words)));
-  }
-  JobMonitor monitor(plan.job);
-  return run_and_follow([&](const ChildEvents& events) { return run_own_ranks(ranks, events); },
-                        plan.key, ears, monitor);
-}
-
-int run_job_of_mpirun(const Options& options, Plan plan) {
+int run_job_of_mpirun(const Options& options, JobPlan plan) {
   Environment& environment = plan.environment;
   const Machines& machines = plan.machines;
   MpirunCall call;
@@ -305,7 +230,7 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
 
 int run_job(const Options& options) {
   const SignalWatch signals;  // from here on, a signal leaves nothing behind
-  Plan plan;
+  JobPlan plan;
   plan.environment = current_environment();
   plan.machines = choose_machines(options, plan.environment);
   check_interfaces(options, plan.machines);

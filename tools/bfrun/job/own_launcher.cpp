@@ -11,14 +11,18 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/descendants.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/input_pump.hpp"
 #include "tools/bfrun/job/pipe.hpp"
+#include "tools/bfrun/job/rank_line.hpp"
 #include "tools/bfrun/job/rank_watchers.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
@@ -53,18 +57,30 @@ struct Streams {
   _exit(errno == ENOENT ? kNotFoundCode : kNotExecutableCode);
 }
 
-enum class Start { First, Again };
+/// Whether a rank is one of the first, or joins those that run.
+enum class Start { First, Joins };
 
-pid_t start(const OwnRanks& ranks, int rank, Start which, const Streams& streams) {
+/// The variables of `rank`, which is in `slot`.
+Environment environment_of(const OwnRanks& ranks, int rank, const Slot& slot, Start which) {
   Environment own = ranks.environment;
   own.erase(kJoinVariable);  // of a launch around this one
-  if (which == Start::Again) {
+  if (which == Start::Joins) {
     own[kJoinVariable] = "1";
   }
-  own["RANK"] = own["LOCAL_RANK"] = own[kOwnRankVariable] = std::to_string(rank);
-  own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = own[kOwnSizeVariable] = std::to_string(ranks.count);
-  const auto strings = to_strings(own);
-  const auto words = to_pointers(ranks.words);
+  const auto first_there =
+      static_cast<int>(std::ranges::count(ranks.slots, slot.host, &Slot::host));
+  const std::string size = std::to_string(std::max(ranks.count, rank + 1));
+  own["RANK"] = own[kOwnRankVariable] = std::to_string(rank);
+  own["WORLD_SIZE"] = own[kOwnSizeVariable] = size;
+  own["LOCAL_RANK"] = std::to_string(slot.index);
+  own["LOCAL_WORLD_SIZE"] = std::to_string(std::max(first_there, slot.index + 1));
+  return own;
+}
+
+pid_t fork_rank(const std::vector<std::string>& words, const Environment& variables,
+                const Streams& streams) {
+  const auto strings = to_strings(variables);
+  const auto word_pointers = to_pointers(words);
   const auto environment = to_pointers(strings);
   const pid_t self = getpid();
   const pid_t child = fork();
@@ -72,7 +88,7 @@ pid_t start(const OwnRanks& ranks, int rank, Start which, const Streams& streams
     fail("fork");
   }
   if (child == 0) {
-    become(words, environment, self, streams);
+    become(word_pointers, environment, self, streams);
   }
   setpgid(child, child);  // whoever is first: a signal may be sent at once
   return child;
@@ -84,6 +100,16 @@ milliseconds sooner(milliseconds one, milliseconds other) {
   }
   return other < milliseconds(0) ? one : std::min(one, other);
 }
+
+/// What starts a rank on another host.
+struct FarRank {
+  pid_t process = -1;
+  Descriptor control;
+  Descriptor errors;
+};
+
+/// The words of a watcher before those of its command: bfrun --exec-rank --
+constexpr std::ptrdiff_t kOwnWords = 3;
 
 /// The ranks, the first time and again, and their streams.
 class Starter {
@@ -99,16 +125,51 @@ class Starter {
     fcntl(errors_.read_end.get(), F_SETFL, O_NONBLOCK);
   }
 
-  [[nodiscard]] pid_t start(int rank, Start which) const {
+  /// On another host.
+  [[nodiscard]] FarRank start_far(int rank, const Slot& slot, Start which) const {
+    const FarHosts& far = ranks_.far;
+    Environment there;
+    for (const auto& [name, value] : environment_of(ranks_, rank, slot, which)) {
+      constexpr std::array<std::string_view, 4> kOfRank{"RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                                        "LOCAL_WORLD_SIZE"};
+      if (is_exportable(name) || std::ranges::find(kOfRank, name) != kOfRank.end() ||
+          std::ranges::find(far.exported, name) != far.exported.end()) {
+        there[name] = value;
+      }
+    }
+    for (const auto& [name, value] : far.changed) {
+      there[name] = value;
+    }
+    there.erase(kRankLineVariable);  // of this machine alone
+    const std::string bytes =
+        encode(FarStart{.folder = std::filesystem::current_path(),
+                        .environment = std::move(there),
+                        .command = {ranks_.words.begin() + kOwnWords, ranks_.words.end()}});
+    Pipe control = make_pipe();
+    Pipe errors = make_pipe();
+    fcntl(control.write_end.get(), F_SETPIPE_SZ, static_cast<int>(kMostStartBytes));
+    fcntl(control.write_end.get(), F_SETFL, O_NONBLOCK);
+    fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+    if (write(control.write_end.get(), bytes.data(), bytes.size()) != std::ssize(bytes)) {
+      fail("environment and command of a rank on another host");
+    }
+    std::vector<std::string> words = words_for(far, slot.host);
+    const pid_t process =
+        fork_rank(words, ranks_.environment,
+                  {.input = control.read_end.get(), .errors = errors.write_end.get()});
+    return {process, std::move(control.write_end), std::move(errors.read_end)};
+  }
+
+  [[nodiscard]] pid_t start(int rank, const Slot& slot, Start which) const {
     const int first_input = input_.read_end.get() >= 0 ? input_.read_end.get() : STDIN_FILENO;
-    return bfrun::start(
-        ranks_, rank, which,
+    return fork_rank(
+        ranks_.words, environment_of(ranks_, rank, slot, which),
         {.input = rank == 0 ? first_input : nothing_.get(), .errors = errors_.write_end.get()});
   }
 
-  /// All have been started. Nobody but them holds their ends, unless one may be started again.
+  /// All have been started. Nobody but them holds their ends, unless more may be started.
   void finish() {
-    if (ranks_.may_start_again) {
+    if (ranks_.may_start_later) {
       return;
     }
     nothing_.reset();
@@ -136,101 +197,184 @@ class Service {
 
   void run() {
     for (int rank = 0; rank < ranks_.count; ++rank) {
-      watchers_.add(starter_.start(rank, Start::First), rank);
+      slots_[rank] = ranks_.slots.at(static_cast<std::size_t>(rank));
+      start(rank, Start::First);
     }
     starter_.finish();
     if (ranks_.on_started) {
       ranks_.on_started();
     }
     InputPump pump(starter_.take_input());
-    std::array<pollfd, 4> sources{pollfd{signals_.descriptor(), POLLIN, 0},
-                                  pollfd{starter_.errors(), POLLIN, 0},
-                                  pollfd{events_.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
+    errors_ = starter_.errors();
     while (!watchers_.are_gone()) {
       const milliseconds sleep = act();
-      sources[3] = pump.source();
+      std::vector<pollfd> sources{
+          {signals_.descriptor(), POLLIN, 0},
+          {errors_, POLLIN, 0},
+          {events_.descriptor, POLLIN, 0},
+          pump.source(),
+          {ranks_.discovery ? ranks_.discovery->descriptor() : -1, POLLIN, 0}};
+      for (const auto& [rank, errors] : far_errors_) {
+        sources.push_back({errors.get(), POLLIN, 0});
+      }
       if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
           errno != EINTR) {
         fail("poll");
       }
-      if (sources[1].revents != 0 && !read_available(starter_.errors(), events_.on_stderr)) {
-        sources[1].fd = -1;
+      if (sources[1].revents != 0 && !read_available(errors_, events_.on_stderr)) {
+        errors_ = -1;
       }
       if (sources[2].revents != 0) {
         events_.on_readable();
       }
       pump.serve(sources[3]);
+      if (sources[4].fd >= 0 && sources[4].revents != 0) {
+        ranks_.discovery->read();
+      }
+      hear_far();
       pass_signals_on();
-      take_failures(watchers_.reap());
+      reap();
     }
     hear_all();
   }
 
  private:
+  void start(int rank, Start which) {
+    const Slot& slot = slots_.at(rank);
+    if (slot.host == kThisMachine) {
+      watchers_.add(starter_.start(rank, slot, which), rank);
+      return;
+    }
+    FarRank far = starter_.start_far(rank, slot, which);
+    watchers_.add(far.process, rank, std::move(far.control));
+    far_errors_[rank] = std::move(far.errors);
+  }
+
+  void hear_far() {
+    for (auto& [rank, errors] : far_errors_) {
+      const auto take = [&, its = rank](std::string_view bytes) {
+        events_.on_far_stderr(its, bytes);
+      };
+      if (errors.get() >= 0 && !read_available(errors.get(), take)) {
+        errors.reset();
+      }
+    }
+  }
+
   /// Does what is due, and returns the time until more is.
   milliseconds act() {
+    const auto now = Clock::now();
+    milliseconds sleep{-1};
+    if (ranks_.discovery != nullptr && !watchers_.are_to_end()) {
+      ranks_.discovery->act(now);
+      sleep = ranks_.discovery->time_left(now);
+    }
     const ChildCare care = events_.before_sleep();
     if (care.kill) {
       watchers_.kill_all();
     }
-    const bool is_done = start_again(care.restarts);
+    const bool is_done = serve(care.ranks);
     watchers_.act_on_time(Clock::now(), care.spare_others);
-    return is_done ? sooner(care.sleep, watchers_.time_left(Clock::now())) : milliseconds(0);
+    return is_done ? sooner(sooner(sleep, care.sleep), watchers_.time_left(Clock::now()))
+                   : milliseconds(0);
   }
 
   /// False where a rank could not be started: what becomes of it is to be asked anew.
-  bool start_again(const RestartsDue& due) {
-    bool is_done = true;
+  bool serve(const RanksDue& due) {
     for (const int rank : due.given_up) {
       watchers_.count(failures_[rank]);
     }
     if (!due.end.empty()) {
       watchers_.begin_end();
     }
+    watchers_.expect(-due.left);
+    for (const int rank : due.leave) {
+      watchers_.tell_to_leave(rank);
+    }
+    for (const int rank : due.kill) {
+      watchers_.kill_rank(rank);
+    }
+    bool is_done = true;
+    for (const int rank : due.start_anew) {
+      is_done = start_later(rank, Start::First) && is_done;
+    }
     for (const int rank : due.start) {
-      if (watchers_.are_to_end()) {
-        break;
-      }
-      try {
-        watchers_.add(starter_.start(rank, Start::Again), rank);
-      } catch (const TransportError& error) {
-        say(fmt::format("rank {} could not be started again: {}", rank, error.what()));
-        take_failures({{rank, failures_[rank]}});
-        is_done = false;
-      }
+      is_done = start_later(rank, Start::Joins) && is_done;
+    }
+    for (const auto& [rank, slot] : due.add) {
+      slots_[rank] = slot;
+      watchers_.expect(1);
+      failures_[rank] = {.code = kNotExecutableCode};  // where it cannot be started
+      is_done = start_later(rank, Start::Joins) && is_done;
     }
     return is_done;
   }
 
-  void take_failures(const std::vector<RankWatchers::FailedRank>& failed) {
-    if (failed.empty()) {
-      return;
+  bool start_later(int rank, Start which) {
+    if (watchers_.are_to_end()) {
+      return true;
     }
-    hear_all();
-    for (const auto& [rank, end] : failed) {
-      const bool is_over = watchers_.are_to_end() || !ranks_.may_start_again;
-      if (!is_over && events_.on_rank_failure(rank)) {
-        failures_[rank] = end;
-      } else {
-        watchers_.count(end);
+    try {
+      start(rank, which);
+      return true;
+    } catch (const TransportError& error) {
+      say(fmt::format("rank {} could not be started: {}", rank, error.what()));
+      take_end(rank, failures_[rank]);
+      return false;
+    }
+  }
+
+  void reap() {
+    const auto ended = watchers_.reap([this](pid_t process, const ExitStatus& end) {
+      if (ranks_.discovery != nullptr) {
+        ranks_.discovery->take_end(process, end, Clock::now());
       }
+    });
+    if (!ended.empty()) {
+      hear_all();
+    }
+    for (const auto& [rank, end] : ended) {
+      constexpr int kOfSsh = 255;
+      if (far_errors_.erase(rank) > 0 && end.code == kOfSsh) {
+        say(fmt::format("rank {}: the connection to host {} could not be made, or has ended", rank,
+                        slots_.at(rank).host));
+      }
+      take_end(rank, end);
+    }
+  }
+
+  /// @param end how its process has ended, or the one before where it could not be started.
+  void take_end(int rank, const ExitStatus& end) {
+    const bool has_failed = end.shell_code() != 0;
+    const bool may_start_again = !watchers_.are_to_end() && ranks_.may_start_later;
+    const RankFate fate = events_.on_rank_end(rank, has_failed, may_start_again);
+    if (fate == RankFate::StartsAgain) {
+      failures_[rank] = end;
+    } else if (fate == RankFate::Left) {
+      watchers_.expect(-1);
+    } else if (has_failed) {
+      watchers_.count(end);
     }
   }
 
   void pass_signals_on() {
     for (const signalfd_siginfo& info : signals_.take()) {
       const int number = static_cast<int>(info.ssi_signo);
-      if (number == SIGCHLD || !once_.is_new(number)) {
+      const bool asks_for_ranks = number == more_ranks_signal() || number == fewer_ranks_signal();
+      if (number == SIGCHLD || (!asks_for_ranks && !once_.is_new(number))) {
         continue;
       }
       events_.on_signal(number);
-      watchers_.pass_on(number);
+      if (!asks_for_ranks) {
+        watchers_.pass_on(number);
+      }
     }
   }
 
   /// The words of a process are all there once it is gone; others may keep the pipe open.
-  void hear_all() const {
+  void hear_all() {
     read_available(starter_.errors(), events_.on_stderr);
+    hear_far();
     if (events_.descriptor >= 0) {
       events_.on_readable();
     }
@@ -242,7 +386,10 @@ class Service {
   RankWatchers& watchers_;
   Starter starter_;
   SignalsOnce once_;
-  std::map<int, ExitStatus> failures_;  ///< of ranks that are started again
+  int errors_ = -1;  ///< those of this machine's ranks, as long as there are any
+  std::map<int, Descriptor> far_errors_;  ///< by rank
+  std::map<int, Slot> slots_;             ///< of ranks
+  std::map<int, ExitStatus> failures_;    ///< of ranks that are started again
 };
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "tools/bfrun/elastic/far_start.hpp"
+#include "tools/bfrun/elastic/host_discovery.hpp"
+#include "tools/bfrun/elastic/slots.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/start/environment.hpp"
 
@@ -17,7 +20,12 @@ struct OwnRanks {
   bool fault_tolerant = false;     ///< the others go on when one is killed
   /// The others go on, whatever has ended some, while so many are left; 0: never.
   int enough = 0;
-  bool may_start_again = false;  ///< where `ChildEvents::on_rank_failure` says so
+  bool may_start_later = false;  ///< where `ChildEvents` says so
+  std::vector<Slot> slots = {};  ///< of the first ranks, by rank
+  /// For the slots of other hosts.
+  FarHosts far = {};
+  /// Asked beside the ranks, where there is one.
+  HostDiscovery* discovery = nullptr;
   /// Called once all have been started.
   std::function<void()> on_started = {};
 };
@@ -30,7 +38,7 @@ struct OwnRanks {
 /// most, as long as `ChildCare::spare_others` says so. SIGUSR1 and SIGUSR2 are passed on. The rest is
 /// as of `run_child`.
 /// A rank that is started again is the one before in all that it is given, has `kJoinVariable`
-/// besides, and does not count as one that has failed.
+/// besides where it is to join others, and does not count as one that has failed.
 /// @return how the job ended: with the code that a shell gives for the watcher that failed first;
 ///   with success where `enough` have ended well.
 [[nodiscard]] ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events);

@@ -65,6 +65,17 @@ int check_program(const std::string& command, std::string_view search_path) {
   return exists ? kNotExecutableCode : kNotFoundCode;
 }
 
+std::string find_program(const std::string& command, std::string_view search_path) {
+  if (command.find('/') == std::string::npos) {
+    for (const auto& folder : split_search_path(search_path)) {
+      if (is_program(folder + "/" + command)) {
+        return folder + "/" + command;
+      }
+    }
+  }
+  return command;
+}
+
 ExitStatus ExitStatus::from_wait(int status) {
   if (WIFSIGNALED(status)) {
     return {0, WTERMSIG(status)};

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/bfrun/elastic/slots.hpp"
+
 namespace bluefog::bfrun {
 
 /// Exit codes that a shell uses for a program that cannot be started.
@@ -31,18 +33,6 @@ inline constexpr int kNotExecutableCode = 126;
 /// file, 126 when the file cannot be executed. A name without '/' is looked up in PATH.
 [[nodiscard]] int check_program(const std::string& command, std::string_view search_path);
 
-/// The answer of a program that was asked something.
-struct Answer {
-  std::string output;  ///< what it printed, at most 64 KiB of it; empty when it cannot be started
-  bool in_time = true;
-};
-
-/// Runs a program, with nothing to read, to its end and returns its standard output. After `limit`
-/// it is killed, with all that it has started.
-/// @throws CommandError with 128 + signal when this process is told to end meanwhile.
-[[nodiscard]] Answer capture_output(const std::vector<std::string>& words,
-                                    std::chrono::milliseconds limit);
-
 /// How a program ended.
 struct ExitStatus {
   int code = 0;       ///< when it ended by itself
@@ -53,12 +43,41 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
 };
 
-/// What a launcher that starts ranks again is to do now (`bfrun --respawn`).
-struct RestartsDue {
-  std::vector<int> start = {};          ///< ranks to start again
-  std::vector<int> given_up = {};       ///< ranks that were to be started again, and are not
-  std::vector<int> end = {};            ///< ranks that run again, and are the only ones left
+/// The path of `command`, as a shell would find it; the command itself where there is none.
+[[nodiscard]] std::string find_program(const std::string& command, std::string_view search_path);
+
+/// The answer of a program that was asked something.
+struct Answer {
+  std::string output;  ///< what it printed, at most 64 KiB of it; empty when it cannot be started
+  bool in_time = true;
+  ExitStatus end = {};  ///< where it was in time
+};
+
+/// Runs a program, with nothing to read, to its end and returns its standard output. After `limit`
+/// it is killed, with all that it has started.
+/// @throws CommandError with 128 + signal when this process is told to end meanwhile.
+[[nodiscard]] Answer capture_output(const std::vector<std::string>& words,
+                                    std::chrono::milliseconds limit);
+
+/// What a launcher whose ranks come and go is to do now (`bfrun --respawn`, `--max-np`).
+struct RanksDue {
+  std::vector<int> start = {};       ///< ranks to start again, which join the others
+  std::vector<int> start_anew = {};  ///< ranks to start again, before all have come to the start
+  std::vector<int> given_up = {};    ///< ranks that were to be started again, and are not
+  std::vector<int> end = {};         ///< ranks that run again, and are the only ones left
+  std::vector<Slots::NewRank> add =
+      {};                       ///< ranks to start for the first time, which join the others
+  std::vector<int> leave = {};  ///< ranks to be told to leave
+  int left = 0;                 ///< ranks that have left, having no process
+  std::vector<int> kill = {};   ///< ranks that were told so, and have not in time
   std::vector<std::string> lines = {};  ///< to print now
+};
+
+/// What becomes of a rank whose process is gone.
+enum class RankFate {
+  Over,         ///< its end is the rank's
+  StartsAgain,  ///< it gets another process
+  Left,         ///< it was told to leave, and is no rank of the job any more
 };
 
 /// The caller's wishes about a child that is waited for.
@@ -68,7 +87,7 @@ struct ChildCare {
   bool kill = false;  ///< send it SIGKILL now
   /// A child that fails may do so because of another one, which has begun to end before it.
   bool spare_others = false;
-  RestartsDue restarts = {};
+  RanksDue ranks = {};
 };
 
 /// The events of a running child.
@@ -82,9 +101,12 @@ struct ChildEvents {
   /// A descriptor to watch besides, unless negative, and what to do when it is readable.
   int descriptor = -1;
   std::function<void()> on_readable = {};
-  /// Asked when the process of a rank has failed, once all of its words have been passed on: whether
-  /// the rank is started again, when `ChildCare::restarts` says so.
-  std::function<bool(int rank)> on_rank_failure = {};
+  /// Each piece of standard error of a rank on another host.
+  std::function<void(int rank, std::string_view)> on_far_stderr = {};
+  /// Asked when the process of a rank is gone, once all of its words have been passed on: what
+  /// becomes of the rank. It is started again when `ChildCare::ranks` says so.
+  /// @param may_start_again false where the job ends.
+  std::function<RankFate(int rank, bool has_failed, bool may_start_again)> on_rank_end = {};
 };
 
 /// Runs `words` as a child, with `environment`, to its end.

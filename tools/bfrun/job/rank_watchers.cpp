@@ -2,36 +2,38 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "tools/bfrun/job/signal_watch.hpp"
+#include "tools/bfrun/rank/watcher.hpp"
 
 namespace bluefog::bfrun {
 
 using std::chrono::milliseconds;
 
 RankWatchers::RankWatchers(const OwnRanks& ranks)
-    : fault_tolerant_(ranks.fault_tolerant),
-      spare_(ranks.enough > 0 ? ranks.count - ranks.enough : -1) {}
+    : fault_tolerant_(ranks.fault_tolerant), enough_(ranks.enough), expected_(ranks.count) {}
 
 ExitStatus RankWatchers::status() const {
-  return failures_ <= spare_ && !is_ending_ ? ExitStatus{} : first_failure_;
+  return enough_ > 0 && are_enough() && !is_ending_ ? ExitStatus{} : first_failure_;
 }
 
-std::vector<RankWatchers::FailedRank> RankWatchers::reap() {
-  std::vector<FailedRank> failed;
+std::vector<RankWatchers::EndedRank> RankWatchers::reap(const OnOther& on_other) {
+  std::vector<EndedRank> ended;
   int status = 0;
   for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
     const auto watcher = running_.extract(child);
     const ExitStatus end = ExitStatus::from_wait(status);
-    // Other children are what a rank has left behind.
-    if (!watcher.empty() && end.shell_code() != 0) {
-      failed.push_back({watcher.mapped(), end});
+    if (watcher.empty()) {
+      on_other(child, end);  // what a rank has left behind, for one
+    } else {
+      ended.push_back({watcher.mapped().rank, end});
     }
   }
-  return failed;
+  return ended;
 }
 
 void RankWatchers::count(const ExitStatus& failure) {
@@ -39,10 +41,42 @@ void RankWatchers::count(const ExitStatus& failure) {
     first_failure_.code = failure.shell_code();
   }
   ++failures_;
-  const bool goes_on =
-      spare_ >= 0 ? failures_ <= spare_ : fault_tolerant_ && failure.killed_by != 0;
-  if (!goes_on && !end_at_) {
+  if (!(enough_ > 0 ? are_enough() : fault_tolerant_ && failure.killed_by != 0)) {
+    end_soon();
+  }
+}
+
+void RankWatchers::expect(int more) {
+  expected_ += more;
+  if (enough_ > 0 && !are_enough()) {
+    end_soon();
+  }
+}
+
+void RankWatchers::end_soon() {
+  if (!end_at_) {
     end_at_ = Clock::now() + kSpareTime;
+  }
+}
+
+void RankWatchers::tell_to_leave(int rank) const {
+  for (const auto& [watcher, running] : running_) {
+    if (running.rank != rank) {
+      continue;
+    }
+    if (running.control.get() >= 0) {
+      send(watcher, running, leave_signal());
+    } else {
+      kill(watcher, leave_signal());  // not its group
+    }
+  }
+}
+
+void RankWatchers::kill_rank(int rank) const {
+  for (const auto& [watcher, running] : running_) {
+    if (running.rank == rank) {
+      send(watcher, running, SIGKILL);
+    }
   }
 }
 
@@ -84,8 +118,20 @@ void RankWatchers::act_on_time(Clock::time_point now, bool spare_others) {
 }
 
 void RankWatchers::signal_all(int number) const {
-  for (const auto& [watcher, rank] : running_) {
+  for (const auto& [watcher, running] : running_) {
+    send(watcher, running, number);
+  }
+}
+
+void RankWatchers::send(pid_t watcher, const Running& running, int number) {
+  // Without its way to bfrun a watcher on another host kills its rank.
+  if (running.control.get() < 0 || number == SIGKILL) {
     kill(-watcher, number);
+    return;
+  }
+  const auto byte = static_cast<unsigned char>(number);
+  if (write(running.control.get(), &byte, 1) != 1) {
+    kill(-watcher, SIGKILL);  // nobody reads it
   }
 }
 

@@ -3,10 +3,13 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 
@@ -19,7 +22,10 @@ class RankWatchers {
 
   explicit RankWatchers(const OwnRanks& ranks);
 
-  void add(pid_t process, int rank) { running_[process] = rank; }
+  /// @param control of a rank on another host: `Watcher::Rank::control`.
+  void add(pid_t process, int rank, Descriptor control = Descriptor()) {
+    running_[process] = {.rank = rank, .control = std::move(control)};
+  }
   [[nodiscard]] bool are_gone() const { return running_.empty(); }
   /// Whether the job ends before its time: nobody is started any more.
   [[nodiscard]] bool are_to_end() const { return is_ending_ || end_at_.has_value(); }
@@ -27,16 +33,24 @@ class RankWatchers {
   /// The first failure that counts, or success, also where enough have ended well.
   [[nodiscard]] ExitStatus status() const;
 
-  struct FailedRank {
+  struct EndedRank {
     int rank = 0;
     ExitStatus end;
   };
-  /// Waits for those that are gone, and returns the ones that have failed.
-  [[nodiscard]] std::vector<FailedRank> reap();
+  /// Another child that is gone.
+  using OnOther = std::function<void(pid_t, const ExitStatus&)>;
+  /// Waits for those that are gone, and returns them.
+  [[nodiscard]] std::vector<EndedRank> reap(const OnOther& on_other);
   /// A failure counts: the rank is not started again. Without it there may be too few.
   void count(const ExitStatus& failure);
+  /// The job has a rank more, or one fewer, which has left.
+  void expect(int more);
 
   void pass_on(int signal_number);
+  /// Has the watcher of `rank` tell it to leave.
+  void tell_to_leave(int rank) const;
+  /// Kills `rank` with its watcher.
+  void kill_rank(int rank) const;
   void kill_all() const;
   /// SIGTERM now, SIGKILL `kEndGrace` later.
   void begin_end();
@@ -48,11 +62,20 @@ class RankWatchers {
 
  private:
   void signal_all(int number) const;
+  [[nodiscard]] bool are_enough() const { return expected_ - failures_ >= enough_; }
+  void end_soon();
 
   bool fault_tolerant_;
-  int spare_;  ///< so many may fail; negative: that is not counted
+  int enough_;  ///< so many suffice; 0: that is not counted
+  int expected_;
   int failures_ = 0;
-  std::map<pid_t, int> running_;  ///< with their ranks
+  struct Running {
+    int rank = 0;
+    Descriptor control;
+  };
+  static void send(pid_t watcher, const Running& running, int number);
+
+  std::map<pid_t, Running> running_;
   ExitStatus first_failure_;
   bool is_ending_ = false;
   bool has_killed_ = false;

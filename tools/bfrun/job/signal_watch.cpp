@@ -18,7 +18,7 @@ constexpr std::array<int, 4> kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
-  for (const int number : {SIGCHLD, SIGUSR1, SIGUSR2}) {
+  for (const int number : {SIGCHLD, SIGUSR1, SIGUSR2, more_ranks_signal(), fewer_ranks_signal()}) {
     sigaddset(&watched, number);
   }
   for (const int number : kEnding) {
@@ -39,6 +39,9 @@ sigset_t block_watched_signals() {
 bool ends_programs(int signal_number) {
   return std::ranges::find(kEnding, signal_number) != kEnding.end();
 }
+
+int more_ranks_signal() { return SIGRTMIN + 4; }
+int fewer_ranks_signal() { return SIGRTMIN + 5; }
 
 SignalWatch::SignalWatch() {
   static_cast<void>(old_mask());

@@ -16,6 +16,10 @@ namespace bluefog::bfrun {
 /// Whether the default of `signal_number` is what users send to end a program.
 [[nodiscard]] bool ends_programs(int signal_number);
 
+/// The signals by which users ask bfrun for one rank more and for one fewer (`--max-np`).
+[[nodiscard]] int more_ranks_signal();
+[[nodiscard]] int fewer_ranks_signal();
+
 /// Some senders signal a process and its group: equal signals within a moment count as one.
 class SignalsOnce {
  public:

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/exit_note.hpp"
+#include "tools/bfrun/elastic/far_start.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
@@ -141,7 +142,7 @@ void report_joining(RankReport report, const Voice& voice) {
 
 int watch(const std::vector<std::string>& command, const Environment& environment,
           const RankIdentity& identity, const Placement& placement, const Voice& voice,
-          const std::string& session) {
+          const std::string& session, int control) {
   const sigset_t old_mask = block_signals_to_watch();
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, parent_died_signal());
@@ -175,6 +176,7 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
        .parent = parent,
        .exit_note = exit_note,
        .bfrun = voice.descriptor(),
+       .control = control,
        .session = session},
       descendants, [&] { report_exit_note(exit_note, report, voice); },
       [&] { report_joining(report, voice); });
@@ -245,7 +247,27 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
   }
 }
 
-int run_rank(const std::vector<std::string>& command) {
+int run_far_rank() {
+  const FarStart start = read_far_start(STDIN_FILENO);
+  const int control = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (control < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) {
+    write_to_stderr(fmt::format("bfrun: host {}: /dev/null: {}\n", host_name(), strerror(errno)));
+    return kNotExecutableCode;
+  }
+  if (chdir(start.folder.c_str()) != 0) {
+    write_to_stderr(fmt::format("bfrun: host {} has no folder '{}': {}\n", host_name(),
+                                start.folder, strerror(errno)));
+    return kNotExecutableCode;
+  }
+  for (const auto& [name, value] : start.environment) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  setpgid(0, 0);  // it is signalled as a whole
+  return run_rank(start.command, control);
+}
+
+int run_rank(const std::vector<std::string>& command, int control) {
   Environment environment = current_environment();
   const auto identity = read_identity(environment);
   if (!identity || command.empty()) {
@@ -267,7 +289,7 @@ int run_rank(const std::vector<std::string>& command) {
     environment["OMPI_ARGV"] =
         fmt::format("{}", fmt::join(command.begin() + 1, command.end(), " "));
   }
-  return watch(command, environment, *identity, placement, voice, session);
+  return watch(command, environment, *identity, placement, voice, session, control);
 }
 
 }  // namespace bluefog::bfrun

@@ -37,6 +37,11 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
 /// COMMAND. The command stays in this process's group, which mpirun signals as a whole; a signal
 /// sent to this process alone is passed on. If this process or mpirun's daemon is killed, so is the
 /// command. Does not use MPI or PMIx itself.
-[[nodiscard]] int run_rank(const std::vector<std::string>& command);
+/// @param control `Watcher::Rank::control`.
+[[nodiscard]] int run_rank(const std::vector<std::string>& command, int control = -1);
+
+/// Runs the rank that a bfrun on another host describes on standard input (`FarStart`), as `run_rank`.
+/// @throws InvalidArgument for what is no such description.
+[[nodiscard]] int run_far_rank();
 
 }  // namespace bluefog::bfrun

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -44,6 +45,8 @@ bool leads_group() { return getpgrp() == getpid(); }
 
 int parent_died_signal() { return SIGRTMIN; }
 
+int leave_signal() { return SIGRTMIN + 3; }
+
 sigset_t block_signals_to_watch() {
   const sigset_t watched = signals_to_watch();
   sigset_t old_mask;
@@ -65,11 +68,15 @@ Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()
 }
 
 ExitStatus Watcher::wait_for_end() {
-  std::array<pollfd, 2> sources{pollfd{signals_.get(), POLLIN, 0}, pollfd{rank_.bfrun, POLLIN, 0}};
+  std::array<pollfd, 3> sources{pollfd{signals_.get(), POLLIN, 0}, pollfd{rank_.bfrun, POLLIN, 0},
+                                pollfd{rank_.control, POLLIN, 0}};
   while (true) {
     poll(sources.data(), sources.size(), time_left(Clock::now()));
     if (sources[1].revents != 0) {
       end_after_bfrun();
+    }
+    if (sources[2].revents != 0) {
+      take_control();
     }
     signalfd_siginfo info{};
     while (read(signals_.get(), &info, sizeof info) == sizeof info) {
@@ -99,6 +106,8 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
     }
   } else if (signal.number == joining_signal()) {
     on_joining_();
+  } else if (signal.number == leave_signal()) {
+    tell_to_leave();
   } else {
     pass_on(signal);
   }
@@ -136,6 +145,27 @@ void Watcher::act_on_time(Clock::time_point now) {
   }
 }
 
+void Watcher::tell_to_leave() {
+  told_to_end_ = true;
+  kill(rank_.command, SIGTERM);
+}
+
+void Watcher::take_control() {
+  unsigned char number = 0;
+  const ssize_t count = read(rank_.control, &number, 1);
+  if (count < 0 && errno == EINTR) {
+    return;
+  }
+  if (count <= 0) {
+    end_after_bfrun();
+  }
+  if (number == leave_signal()) {
+    tell_to_leave();
+  } else if (leads_group()) {
+    kill(0, number);  // as a bfrun of this machine would: this process gets it, too
+  }
+}
+
 void Watcher::take_exit_note() {
   on_exit_note_();
   const auto note = read_exit_note(rank_.exit_note);
@@ -165,7 +195,8 @@ void Watcher::pass_on(const Signal& signal) {
       kill_strangers_at_ = Clock::now() + kBeforeTheKill;
     }
   }
-  const bool sent_to_group = signal.sender == rank_.parent && leads_group();
+  const bool is_ours = signal.sender == rank_.parent || signal.sender == getpid();
+  const bool sent_to_group = is_ours && leads_group();
   if (!sent_to_group) {
     kill(rank_.command, signal.number);
   }

@@ -17,6 +17,10 @@ namespace bluefog::bfrun {
 /// The signal by which the kernel tells a watcher that the process that started it has died.
 [[nodiscard]] int parent_died_signal();
 
+/// The signal by which bfrun has a watcher tell its rank to leave the others: SIGTERM to the command
+/// alone, whose loaders live on.
+[[nodiscard]] int leave_signal();
+
 /// Blocks all signals that come from elsewhere; returns what was blocked before.
 sigset_t block_signals_to_watch();
 
@@ -28,6 +32,8 @@ class Watcher {
     pid_t parent = -1;  ///< mpirun, or its daemon on this host
     int exit_note = -1;
     int bfrun = -1;  ///< readable once bfrun has ended; −1 where that is not to be known
+    /// Signals for the rank, a byte each, from a bfrun on another host; its end is that of bfrun.
+    int control = -1;
     std::string session = {};  ///< the folder to remove when bfrun was killed, or empty
   };
 
@@ -65,6 +71,8 @@ class Watcher {
   [[nodiscard]] int time_left(Clock::time_point now) const;
   void act_on_time(Clock::time_point now);
   void take_exit_note();
+  void take_control();
+  void tell_to_leave();
   void pass_on(const Signal& signal);
   [[noreturn]] void end_after_bfrun() const;
   [[noreturn]] void end_all() const;

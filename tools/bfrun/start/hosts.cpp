@@ -50,17 +50,17 @@ bool is_host_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-int parse_slots(std::string_view text, const std::string& where) {
+int parse_slots(std::string_view text, const std::string& where, int least = 1) {
   const auto slots = parse_int(text);
-  if (!slots || *slots < 1 || *slots > kMaxSlots) {
-    throw UsageError(fmt::format("{}: expected a number of slots from 1 to {}, found {}", where,
-                                 kMaxSlots, bluefog::quoted(text)));
+  if (!slots || *slots < least || *slots > kMaxSlots) {
+    throw UsageError(fmt::format("{}: expected a number of slots from {} to {}, found {}", where,
+                                 least, kMaxSlots, bluefog::quoted(text)));
   }
   return *slots;
 }
 
 /// Reads `name`, `name:slots`, `[address]` or `[address]:slots`.
-HostSlots parse_entry(std::string_view entry, const std::string& where) {
+HostSlots parse_entry(std::string_view entry, const std::string& where, int least_slots = 1) {
   HostSlots host;
   std::string_view rest;
   if (!entry.empty() && entry.front() == '[') {
@@ -89,7 +89,7 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
   if (rest.front() != ':') {
     throw UsageError(fmt::format("{}: expected ':' after ']'", where));
   }
-  host.slots = parse_slots(rest.substr(1), where);
+  host.slots = parse_slots(rest.substr(1), where, least_slots);
   return host;
 }
 
@@ -166,6 +166,31 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
   }
   if (hosts.empty()) {
     throw UsageError(fmt::format("{}: no host in this file", source));
+  }
+  return hosts;
+}
+
+std::vector<HostSlots> parse_discovered_hosts(std::string_view text, const std::string& source) {
+  std::vector<HostSlots> hosts;
+  std::map<std::string, std::string> first_seen;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line);
+    std::string entry;
+    if (!(words >> entry)) {
+      continue;
+    }
+    const std::string where = fmt::format("{}, line {} {}", source, number, bluefog::quoted(line));
+    if (std::string more; words >> more) {
+      throw UsageError(
+          fmt::format("{}: expected HOST:SLOTS, found {} behind it", where, bluefog::quoted(more)));
+    }
+    const HostSlots host = parse_entry(entry, where, 0);
+    refuse_second_mention(first_seen, host, fmt::format("{}, line {}", source, number));
+    if (host.slots > 0) {
+      hosts.push_back(host);
+    }
   }
   return hosts;
 }

@@ -30,6 +30,13 @@ struct HostSlots {
 /// Reads a hosts file from disk. @throws UsageError when it cannot be read, else as parse_hostfile.
 [[nodiscard]] std::vector<HostSlots> read_hostfile(const std::string& path);
 
+/// Reads what the program of `--host-discovery` has printed: `NAME:SLOTS`, or `NAME` for one slot, on
+/// each line. A host with 0 slots is left out.
+///
+/// `source` names the program in messages. @throws as parse_hostfile; no host at all is no error.
+[[nodiscard]] std::vector<HostSlots> parse_discovered_hosts(std::string_view text,
+                                                            const std::string& source);
+
 /// How many ranks each host gets: hosts are filled in the given order, ranks stay consecutive.
 /// Hosts that get none are left out; each one's `slots` is then its number of ranks.
 ///

@@ -80,7 +80,7 @@ std::optional<OpenMpiVersion> parse_mpirun_version(std::string_view output) {
 }
 
 OpenMpiVersion query_mpirun_version(const std::string& mpirun) {
-  const auto [output, in_time] = capture_output({mpirun, "--version"}, kVersionLimit);
+  const auto [output, in_time, ignored_end] = capture_output({mpirun, "--version"}, kVersionLimit);
   if (!in_time) {
     throw NoAnswerError(fmt::format(
         "{} does not answer when asked for its --version: it was still running after {} s; name "

@@ -19,15 +19,20 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
   if (job_.has_other_hosts) {
     attendance_.take(report, now);
   }
-  respawns_.take(report, now);
+  if (job_.growth && job_.growth->is_leaving(report.rank) &&
+      report.kind >= RankReport::Kind::Exiting) {
+    respawns_.take_gone(report.rank);  // who leaves because it was told so has not come to the end
+  } else {
+    respawns_.take(report, now);
+  }
   if (report.kind == RankReport::Kind::Joining) {
     return {};
   }
   if (report.kind == RankReport::Kind::Started) {
-    started_[report.rank] = report;
+    roster_.start(report);
     gone_since_.reset();
-    const bool all = std::ssize(started_) == job_.ranks;
-    return job_.has_other_hosts && all ? placement_lines(started_, job_.notes)
+    const bool all = std::ssize(roster_.started()) == job_.ranks;
+    return job_.has_other_hosts && all ? placement_lines(roster_.started(), job_.notes)
                                        : std::vector<std::string>();
   }
   if (report.kind == RankReport::Kind::Leaving) {
@@ -35,10 +40,10 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     return {};
   }
   // A rank that has announced its exit ends once more, perhaps because others have ended by then.
-  if (ended_.emplace(report.rank, report).second) {
+  if (roster_.end(report)) {
     failures_.take_end(report, now);
   }
-  far_ends_.erase(report.rank);
+  far_ends_.forget(report.rank);
   if (report.kind == RankReport::Kind::Ended) {
     take_watcher_end(report.rank, now);
   }
@@ -46,10 +51,13 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
 }
 
 void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
-  gone_.insert(rank);
+  if (!roster_.has(rank)) {
+    return;
+  }
+  roster_.take_gone(rank);
   respawns_.take_gone(rank);
-  const auto end = ended_.find(rank);
-  if (!failed_since_ && end != ended_.end() && ends_job(end->second)) {
+  const auto end = roster_.end_of(rank);
+  if (!failed_since_ && end && ends_job(*end)) {
     failed_since_ = now;
   }
   look_whether_all_are_gone(now);
@@ -57,21 +65,21 @@ void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
 
 std::vector<std::string> JobMonitor::take_loss(int rank, const std::string& why,
                                                Clock::time_point now) {
-  if (ended_.contains(rank) || lost_.contains(rank)) {
+  if (roster_.end_of(rank) || lost_.contains(rank)) {
     return {};
   }
-  far_ends_.erase(rank);
-  const auto found = started_.find(rank);
-  const std::string host = found == started_.end() ? "" : found->second.host;
+  far_ends_.forget(rank);
+  const auto start = roster_.start_of(rank);
+  const std::string host = start ? start->host : "";
   std::vector<int> ranks{rank};
-  for (const RankReport& report : silent_ranks()) {
+  for (const RankReport& report : roster_.silent()) {
     if (report.host == host && report.rank != rank && !lost_.contains(report.rank)) {
       ranks.push_back(report.rank);
     }
   }
   std::ranges::sort(ranks);
   lost_.insert(ranks.begin(), ranks.end());
-  gone_.insert(ranks.begin(), ranks.end());
+  std::ranges::for_each(ranks, [this](int each) { roster_.take_gone(each); });
   const std::string name = host.empty() ? fmt::format("the host of rank {}", rank) : "host " + host;
   if (!job_.fault_tolerant && !job_.goes_on_after_failure && lost_host_.empty()) {
     lost_host_ = name;
@@ -83,22 +91,13 @@ std::vector<std::string> JobMonitor::take_loss(int rank, const std::string& why,
 }
 
 void JobMonitor::take_far_end(int rank, Clock::time_point now) {
-  if (!ended_.contains(rank) && !lost_.contains(rank)) {
-    far_ends_.emplace(rank, now);
+  if (!roster_.end_of(rank) && !lost_.contains(rank)) {
+    far_ends_.take(rank, now);
   }
-}
-
-std::optional<JobMonitor::Clock::time_point> JobMonitor::first_far_end() const {
-  if (far_ends_.empty() || job_.host_silence <= seconds(0)) {
-    return std::nullopt;
-  }
-  const auto first = std::ranges::min_element(
-      far_ends_, [](const auto& one, const auto& other) { return one.second < other.second; });
-  return first->second + job_.host_silence;
 }
 
 bool JobMonitor::has_too_few() const {
-  return job_.ranks - std::ssize(failures_.all()) < job_.enough;
+  return roster_.size() - std::ssize(failures_.all()) < job_.enough;
 }
 
 bool JobMonitor::ends_job(const RankReport& report) const {
@@ -113,8 +112,8 @@ bool JobMonitor::ends_job(const RankReport& report) const {
 
 void JobMonitor::look_whether_all_are_gone(Clock::time_point now) {
   // mpirun starts no more ranks of a job that has failed.
-  const std::int64_t expected = failed_since_ ? std::ssize(started_) : job_.ranks;
-  const bool all = std::ssize(gone_) >= expected;
+  const std::int64_t expected = failed_since_ ? std::ssize(roster_.started()) : roster_.size();
+  const bool all = roster_.gone() >= expected;
   if (all && !gone_since_) {
     gone_since_ = now;
   }
@@ -134,11 +133,9 @@ std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
   if (std::string line = attendance_.due_line(now); !line.empty()) {
     lines.push_back(std::move(line));
   }
-  for (auto at = first_far_end(); at && now >= *at; at = first_far_end()) {
-    const auto first = std::ranges::find_if(
-        far_ends_, [&](const auto& end) { return end.second + job_.host_silence == *at; });
+  for (const int rank : far_ends_.overdue(now)) {
     const auto more = take_loss(
-        first->first,
+        rank,
         fmt::format("a watcher there has ended, and nothing was heard of its rank for {} s",
                     job_.host_silence.count()),
         now);
@@ -151,49 +148,38 @@ std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
   return lines;
 }
 
-std::optional<JobMonitor::Deadline> JobMonitor::deadline() const {
-  std::optional<Deadline> first;
-  const auto note = [&](Clock::time_point since, milliseconds grace, const std::string& reason) {
-    const auto at = since + grace;
-    if (first && first->at <= at) {
-      return;
-    }
-    first =
-        Deadline{at, fmt::format("{} s after {}", duration_cast<seconds>(grace).count(), reason)};
-  };
+std::optional<Overtime::Due> JobMonitor::deadline() const {
+  Overtime overtime;
   if (ending_signal_ != 0) {
-    note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
+    overtime.note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
   }
   if (gone_since_) {
-    note(*gone_since_, kGrace, "the end of the last rank");
+    overtime.note(*gone_since_, kGrace, "the end of the last rank");
   }
   if (failed_since_) {
-    note(*failed_since_, kFailureGrace, "the first failure");
+    overtime.note(*failed_since_, kFailureGrace, "the first failure");
   }
   if (!lost_host_.empty()) {
-    note(lost_since_, kGrace, "the loss of " + lost_host_);
+    overtime.note(lost_since_, kGrace, "the loss of " + lost_host_);
   }
-  return first;
+  return overtime.first();
 }
 
 std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
   constexpr milliseconds kNothingToDo{-1};
   milliseconds left = kNothingToDo;
-  const auto note = [&](Clock::time_point due) {
-    const auto until = std::max(std::chrono::ceil<milliseconds>(due - now), milliseconds(0));
-    left = left < milliseconds(0) ? until : std::min(left, until);
+  const auto note = [&](const std::optional<Clock::time_point>& due) {
+    if (due) {
+      const auto until = std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
+      left = left < milliseconds(0) ? until : std::min(left, until);
+    }
   };
-  if (const auto due = failures_.naming_time()) {
-    note(*due);
-  }
-  if (const auto due = attendance_.due()) {
-    note(*due);
-  }
-  if (const auto due = first_far_end()) {
-    note(*due);
-  }
-  if (const auto due = respawns_.next(); due && ending_signal_ == 0) {
-    note(*due);
+  note(failures_.naming_time());
+  note(attendance_.due());
+  note(far_ends_.due());
+  if (ending_signal_ == 0) {
+    note(respawns_.next());
+    note(job_.growth ? job_.growth->next() : std::nullopt);
   }
   if (const auto due = deadline(); due && overdue_.empty()) {
     note(due->at);
@@ -216,16 +202,6 @@ std::vector<std::string> JobMonitor::name_failures() {
     lines.push_back(std::move(line));
   }
   return lines;
-}
-
-std::vector<RankReport> JobMonitor::silent_ranks() const {
-  std::vector<RankReport> silent;
-  for (const auto& [rank, report] : started_) {
-    if (!ended_.contains(rank)) {
-      silent.push_back(report);
-    }
-  }
-  return silent;
 }
 
 }  // namespace bluefog::bfrun

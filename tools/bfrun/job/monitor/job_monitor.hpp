@@ -10,32 +10,16 @@
 
 #include "tools/bfrun/job/monitor/attendance.hpp"
 #include "tools/bfrun/job/monitor/failures.hpp"
+#include "tools/bfrun/job/monitor/far_ends.hpp"
+#include "tools/bfrun/job/monitor/growth.hpp"
+#include "tools/bfrun/job/monitor/monitored_job.hpp"
+#include "tools/bfrun/job/monitor/overtime.hpp"
 #include "tools/bfrun/job/monitor/respawns.hpp"
+#include "tools/bfrun/job/monitor/roster.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
-#include "tools/bfrun/rank/binding.hpp"
 
 namespace bluefog::bfrun {
-
-/// The facts about a job that its monitor needs before the start.
-struct MonitoredJob {
-  int ranks = 1;
-  bool fault_tolerant = false;
-  /// So many ranks that end well make a job that has succeeded; 0: all.
-  int enough = 0;
-  int respawns = 0;  ///< so many restarts of ranks that have failed
-  /// Ranks are on several hosts: say what they got, once all have started, and which ones do not
-  /// come to `init`, after `start_patience` or when those that wait fail.
-  bool has_other_hosts = false;
-  std::chrono::milliseconds start_patience{0};  ///< 0: for ever
-  PlacementNotes notes = {};
-  std::string extra_mpi_flags = {};  ///< as the user wrote them
-  /// Who starts and ends the ranks, in words.
-  std::string starter = "mpirun";
-  /// How long a host may answer nothing; 0: for ever.
-  std::chrono::seconds host_silence{0};
-  bool goes_on_after_failure = false;  ///< these flags ask mpirun not to end a job that has failed
-};
 
 /// Follows the reports of one job, and decides which lines to print and which code to exit with.
 class JobMonitor {
@@ -45,7 +29,9 @@ class JobMonitor {
   explicit JobMonitor(MonitoredJob job)
       : job_(std::move(job)),
         attendance_(job_.ranks, job_.start_patience),
-        respawns_(job_.ranks, job_.respawns) {}
+        respawns_(job_.ranks, job_.respawns),
+        roster_(job_.ranks),
+        far_ends_(job_.host_silence) {}
 
   /// Takes one report; returns the lines to print now.
   [[nodiscard]] std::vector<std::string> take(const RankReport& report,
@@ -68,8 +54,16 @@ class JobMonitor {
   /// after a signal that ends the job nobody is. The failure of a rank that is started again is none
   /// of the job's. The lines are to be printed now.
   [[nodiscard]] Respawns::Decision decide_restart(int rank, Clock::time_point now = Clock::now());
-  /// What is to be done at `now` about ranks that are started again, each thing once.
-  [[nodiscard]] RestartsDue take_restarts(Clock::time_point now);
+  /// The work that is due at `now` for ranks that come and go, each piece once.
+  [[nodiscard]] RanksDue take_due(Clock::time_point now);
+  /// How ranks come and go; null: they do not.
+  [[nodiscard]] Growth* growth() { return job_.growth ? &*job_.growth : nullptr; }
+  /// The process of `rank` is gone. Whether it was told to leave, and is no rank of the job any more;
+  /// `lines` receives what is said of it.
+  [[nodiscard]] bool take_left(int rank, std::vector<std::string>& lines,
+                               Clock::time_point now = Clock::now());
+  /// How `rank` has ended, in words.
+  [[nodiscard]] std::string end_of(int rank) const { return roster_.describe_end_of(rank); }
 
   /// A signal was passed on to the job.
   void take_signal(int number, Clock::time_point now = Clock::now());
@@ -112,33 +106,25 @@ class JobMonitor {
  private:
   static constexpr int kMostNames = 16;
 
-  /// A reason for which mpirun must have ended by some time.
-  struct Deadline {
-    Clock::time_point at;
-    std::string reason;
-  };
-
   [[nodiscard]] bool has_too_few() const;
   [[nodiscard]] bool ends_job(const RankReport& report) const;
   /// The ranks that have ended well where as many suffice, and some have not; else 0.
   [[nodiscard]] std::int64_t enough_that_ended_well() const;
-  [[nodiscard]] std::optional<Clock::time_point> first_far_end() const;
   void look_whether_all_are_gone(Clock::time_point now);
-  [[nodiscard]] std::optional<Deadline> deadline() const;
-  [[nodiscard]] std::vector<RankReport> silent_ranks() const;
-  [[nodiscard]] std::vector<int> unheard_ranks() const;
+  [[nodiscard]] std::optional<Overtime::Due> deadline() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
+  void take_restarts(RanksDue& due, Clock::time_point now);
+  void tell_to_leave(RanksDue& due, Clock::time_point now);
+  void remove(int rank, Clock::time_point now);
 
   MonitoredJob job_;
   Attendance attendance_;
   Failures failures_;
   Respawns respawns_;
-  std::map<int, RankReport> started_;
-  std::map<int, RankReport> ended_;
-  std::set<int> gone_;     ///< ranks whose processes are no more
+  Roster roster_;
   int ending_signal_ = 0;  ///< the first that asked the whole job to end
   Clock::time_point ending_since_;
   bool failed_before_signal_ = false;
@@ -147,8 +133,8 @@ class JobMonitor {
   std::set<int> lost_;                             ///< ranks of hosts that cannot be reached
   std::string lost_host_;                          ///< whose loss ends the job
   Clock::time_point lost_since_;
-  std::map<int, Clock::time_point> far_ends_;  ///< watchers that are gone, without a report so far
-  std::string overdue_;                        ///< why mpirun was killed; empty when it was not
+  FarEnds far_ends_;
+  std::string overdue_;  ///< why mpirun was killed; empty when it was not
 };
 
 }  // namespace bluefog::bfrun

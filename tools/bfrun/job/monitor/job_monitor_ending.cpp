@@ -24,7 +24,10 @@ bool is_crash(int signal_number) {
 }  // namespace
 
 std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
-  const RestartsDue restarts = take_restarts(Clock::now());  // nobody is left who could be joined
+  RanksDue restarts;
+  if (ending_signal_ == 0) {
+    take_restarts(restarts, Clock::now());  // nobody is left who could be joined
+  }
   std::vector<std::string> lines = name_failures();
   lines.insert(lines.end(), restarts.lines.begin(), restarts.lines.end());
   if (failures_.left_out() > 0) {
@@ -48,7 +51,7 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   lines.insert(lines.end(), lost.begin(), lost.end());
   if (const auto ended_well = enough_that_ended_well(); ended_well > 0) {
     lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
-                                job_.ranks, job_.enough));
+                                roster_.size(), job_.enough));
   }
   return lines;
 }
@@ -64,7 +67,7 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
   // A rank that exits with a code ends the job under fault tolerance too.
   const bool has_exited =
       std::ranges::any_of(failed, [](const RankReport& report) { return report.killed_by == 0; });
-  for (const auto& rank : silent_ranks()) {
+  for (const auto& rank : roster_.silent()) {
     const std::string reason =
         has_exited && overdue_.empty()
             ? fmt::format("{} ended it, because another rank exited with an error", job_.starter)
@@ -74,11 +77,11 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
               "was killed";
     lines.push_back(describe_silent_end(rank, reason));
   }
-  for (const int rank : unheard_ranks()) {
+  for (const int rank : roster_.unheard()) {
     lines.push_back(fmt::format("rank {} was never heard of", rank));
   }
   const bool has_failed = !failed.empty() || !lines.empty() || mpirun.shell_code() != 0;
-  for (const auto& [rank, report] : ended_) {
+  for (const auto& [rank, report] : roster_.ended()) {
     if (!has_failed && report.failed()) {
       lines.push_back(describe_end(report) + ", told to end");
     }
@@ -93,9 +96,9 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
 
 int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   const bool is_overdue = !overdue_.empty();
-  const bool is_lossless = silent_ranks().empty() && unheard_ranks().empty();
+  const bool is_lossless = roster_.silent().empty() && roster_.unheard().empty();
   const std::vector<RankReport>& failures = failures_.all();
-  const bool is_settled = !failures.empty() || std::ssize(ended_) == job_.ranks;
+  const bool is_settled = !failures.empty() || std::ssize(roster_.ended()) == roster_.size();
   // The ranks' end counts, and not what has become of mpirun after it.
   const bool by_ranks = is_overdue || (is_crash(mpirun.killed_by) && is_settled);
   const int code = by_ranks ? 0 : mpirun.shell_code();
@@ -118,37 +121,23 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
     return 1;
   }
   const auto failed =
-      std::ranges::find_if(ended_, [](const auto& end) { return end.second.failed(); });
-  return failed == ended_.end() ? 0 : failed->second.shell_code();
+      std::ranges::find_if(roster_.ended(), [](const auto& end) { return end.second.failed(); });
+  return failed == roster_.ended().end() ? 0 : failed->second.shell_code();
 }
 
 std::int64_t JobMonitor::enough_that_ended_well() const {
-  const std::int64_t ended_well =
-      std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
-  const bool do_suffice = job_.enough > 0 && ended_well >= job_.enough && ended_well < job_.ranks;
+  const std::int64_t ended_well = roster_.ended_well();
+  const bool do_suffice =
+      job_.enough > 0 && ended_well >= job_.enough && ended_well < roster_.size();
   return do_suffice && ending_signal_ == 0 ? ended_well : 0;
 }
 
 bool JobMonitor::never_started(const ExitStatus& mpirun) const {
-  return mpirun.code != 0 && started_.empty() && ending_signal_ == 0;
+  return mpirun.code != 0 && roster_.started().empty() && ending_signal_ == 0;
 }
 
 bool JobMonitor::refused_flags(const ExitStatus& mpirun) const {
   return never_started(mpirun) && mpirun.code == kRefusedByMpirun && !job_.extra_mpi_flags.empty();
-}
-
-std::vector<int> JobMonitor::unheard_ranks() const {
-  std::vector<int> unheard;
-  // Nobody is heard of where flags of mpirun's send standard error elsewhere.
-  if (started_.empty()) {
-    return unheard;
-  }
-  for (int rank = 0; rank < job_.ranks; ++rank) {
-    if (!started_.contains(rank)) {
-      unheard.push_back(rank);
-    }
-  }
-  return unheard;
 }
 
 }  // namespace bluefog::bfrun

@@ -42,21 +42,34 @@ Respawns::Decision Respawns::decide(int rank, const std::optional<RankReport>& e
   const auto restarted = restarted_at_.find(rank);
   const bool is_soon =
       was_on_its_way || (restarted != restarted_at_.end() && now - restarted->second < kPause);
-  on_their_way_[rank] = {end, is_soon ? now + kPause : now};
+  const bool is_anew = !have_all_joined();
+  on_their_way_[rank] = {.end = end, .start_at = is_soon ? now + kPause : now, .is_anew = is_anew};
   ++made_;
-  return {
-      .is_granted = true,
-      .lines = {fmt::format("rank {} is started again{}: {} of {} restarts are left (--respawn)",
-                            rank, is_soon ? " in 1 s, as it ended within 1 s of its start" : "",
-                            most_ - made_, most_)}};
+  return {.is_granted = true,
+          .lines = {fmt::format("rank {} is started again{}{}: {} of {} restarts are left "
+                                "(--respawn)",
+                                rank, is_soon ? " in 1 s, as it ended within 1 s of its start" : "",
+                                is_anew ? ", since the others wait for it in init" : "",
+                                most_ - made_, most_)}};
+}
+
+bool Respawns::can_be_joined() const {
+  return have_all_joined() && !ended_well_ && !members_.empty();
+}
+
+bool Respawns::remove(int rank) {
+  members_.erase(rank);
+  restarted_at_.erase(rank);
+  const auto node = on_their_way_.extract(rank);
+  return !node.empty() && node.mapped().start_at.has_value();
 }
 
 std::string Respawns::reason_against(int rank) const {
-  if (std::ssize(have_joined_) < ranks_) {
+  if (!have_all_joined() && have_joined_.contains(rank)) {
     return fmt::format(
-        "that is done once all {} ranks have come to init (Context::create), found {} "
-        "that have",
-        ranks_, have_joined_.size());
+        "it ended in init (Context::create), to which {} of {} ranks have come: nobody can take its "
+        "place there",
+        have_joined_.size(), ranks_);
   }
   if (ended_well_) {
     return fmt::format("rank {} has ended well, and the others may be about to", *ended_well_);
@@ -64,17 +77,17 @@ std::string Respawns::reason_against(int rank) const {
   if (made_ >= most_) {
     return fmt::format("0 of {} restarts are left (--respawn)", most_);
   }
-  return members_.empty() ? fmt::format("no rank is left that rank {} could join", rank)
-                          : std::string();
+  return have_all_joined() && members_.empty()
+             ? fmt::format("no rank is left that rank {} could join", rank)
+             : std::string();
 }
 
-RestartsDue Respawns::due(Clock::time_point now, std::vector<Withdrawn>& withdrawn) {
-  RestartsDue due;
+void Respawns::take_due(RanksDue& due, Clock::time_point now, std::vector<Withdrawn>& withdrawn) {
   const bool is_over = members_.empty();
   for (auto next = on_their_way_.begin(); next != on_their_way_.end();) {
     const int rank = next->first;
-    auto& [end, start_at] = next->second;
-    if (is_over || (ended_well_ && start_at)) {
+    auto& [end, start_at, is_anew] = next->second;
+    if ((is_over && !is_anew) || (ended_well_ && start_at)) {
       (start_at ? due.given_up : due.end).push_back(rank);
       withdrawn.push_back(
           {.rank = rank,
@@ -88,12 +101,11 @@ RestartsDue Respawns::due(Clock::time_point now, std::vector<Withdrawn>& withdra
       continue;
     }
     if (start_at && now >= *start_at) {
-      due.start.push_back(rank);
+      (is_anew ? due.start_anew : due.start).push_back(rank);
       start_at.reset();
     }
     ++next;
   }
-  return due;
 }
 
 std::optional<Respawns::Clock::time_point> Respawns::next() const {

@@ -19,8 +19,9 @@ namespace bluefog::bfrun {
 /// that is started again is on its way from the decision until it is a member anew. Without a member
 /// meanwhile the group is gone, and nobody can join it.
 ///
-/// Nobody is started again before all ranks have joined once, and once one has ended well: the others
-/// are about to.
+/// A rank that ends before it has begun to join, while not all have, is started anew: it joins the
+/// others as it would have. Later ones join the group that runs, which nobody does once a rank has
+/// ended well: the others are about to.
 class Respawns {
  public:
   using Clock = std::chrono::steady_clock;
@@ -48,9 +49,16 @@ class Respawns {
     std::optional<RankReport> end;  ///< how the process before has ended
     std::string line;               ///< what is said of it
   };
-  /// What the launcher is to do at `now`, each thing once.
+  /// Whether a group runs that a process can join, and is not about to end.
+  [[nodiscard]] bool can_be_joined() const;
+  /// `rank` is new, and is about to be started, to join the others.
+  void add(int rank) { on_their_way_[rank] = {}; }
+  /// `rank` is not one of the job any more. Returns whether it has no process, as it was to be
+  /// started again.
+  bool remove(int rank);
+  /// Adds what the launcher is to do at `now`, each thing once.
   /// @param withdrawn receives the ranks whose restart counts no more.
-  [[nodiscard]] RestartsDue due(Clock::time_point now, std::vector<Withdrawn>& withdrawn);
+  void take_due(RanksDue& due, Clock::time_point now, std::vector<Withdrawn>& withdrawn);
   /// The time at which there will be something to do.
   [[nodiscard]] std::optional<Clock::time_point> next() const;
 
@@ -62,7 +70,10 @@ class Respawns {
   struct OnItsWay {
     std::optional<RankReport> end;
     std::optional<Clock::time_point> start_at;  ///< nothing once it has been started
+    bool is_anew = false;                       ///< it joins no group, but comes to the start
   };
+
+  [[nodiscard]] bool have_all_joined() const { return std::ssize(have_joined_) >= ranks_; }
 
   /// Why `rank` is not started again; empty where it is.
   [[nodiscard]] std::string reason_against(int rank) const;
