@@ -40,7 +40,10 @@ void bind_pipeline(py::module_& module);
 /// Algorithms, schedules and codes of classes of Python's; after `bind_topology`.
 void bind_own(py::module_& module);
 
-/// `DistributedOptimizer` over an optimizer of Python's, and collectives on named tensors.
+/// Collectives on tensors with names, and on bytes.
+void bind_parameter_collectives(py::module_& module);
+
+/// `DistributedOptimizer` over an optimizer of Python's.
 void bind_optimizers(py::module_& module);
 
 }  // namespace bluefog::python

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, module) {
   bluefog::python::bind_windows(module);
   bluefog::python::bind_own(module);
   bluefog::python::bind_optimizers(module);
+  bluefog::python::bind_parameter_collectives(module);
   bluefog::python::bind_batch_norm(module);
   bluefog::python::bind_pipeline(module);
 }

@@ -10,18 +10,14 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
-#include "ops/calls/allgather_parts.hpp"
 #include "ops/compression.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/algorithms/registry/algorithm_library.hpp"
 #include "optimizers/buckets/backward_passes.hpp"
-#include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
-#include "optimizers/parameter_collectives.hpp"
-#include "optimizers/sampling/deal.hpp"
-#include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/local_optimizer.hpp"
+#include "python/bindings/named_pairs.hpp"
 #include "python/bindings/own/python_object.hpp"
 #include "python/bindings/python_owner.hpp"
 #include "python/bindings/rethrow.hpp"
@@ -30,16 +26,6 @@ namespace bluefog::python {
 namespace {
 
 namespace opt = bluefog::optimizers;
-
-using NamedPairs = std::vector<std::pair<std::string, at::Tensor>>;
-
-opt::NamedTensors named_tensors(const NamedPairs& pairs) {
-  opt::NamedTensors tensors;
-  for (const auto& [name, tensor] : pairs) {
-    tensors.push_back({name, tensor});
-  }
-  return tensors;
-}
 
 const char* stochastic_text(const opt::AlgorithmRow& row) {
   switch (row.mixing.stochastic) {
@@ -203,67 +189,6 @@ std::vector<at::Tensor> bucket_values(const PythonOptimizer& optimizer) {
   return tensors;
 }
 
-void bind_parameter_collectives(py::module_& module) {
-  module.def(
-      "check_ranks_agree",
-      [](Context& context, const std::string& subject, std::vector<std::string> lines,
-         const std::string& problem) {
-        opt::check_ranks_agree(context, subject, {.lines = std::move(lines), .problem = problem});
-      },
-      py::arg("context"), py::arg("subject"), py::arg("lines"), py::arg("problem"), WithoutGil(),
-      "Collective. See optimizers/checks/agreement.hpp.");
-  module.def(
-      "broadcast_tensors",
-      [](Context& context, const NamedPairs& tensors, int root, const std::string& call) {
-        opt::broadcast(context, named_tensors(tensors), root, call);
-      },
-      py::arg("context"), py::arg("tensors"), py::arg("root"), py::arg("call"), WithoutGil());
-  module.def(
-      "average_tensors",
-      [](Context& context, const NamedPairs& tensors, const std::string& call, int newcomers,
-         bool is_new) {
-        opt::average_without({.count = newcomers, .is_one = is_new}, context,
-                             named_tensors(tensors), call);
-      },
-      py::arg("context"), py::arg("tensors"), py::arg("call"), py::arg("newcomers") = 0,
-      py::arg("is_new") = false, WithoutGil(),
-      "See optimizers/wrapper/newcomers.hpp; the mean of all without newcomers.");
-  module.def(
-      "first_shares",
-      [](std::int64_t count, bool shuffles, std::uint64_t seed, std::int64_t epoch, int ranks) {
-        return opt::Dealing{.count = count, .shuffles = shuffles, .seed = seed}.first_shares(epoch,
-                                                                                             ranks);
-      },
-      py::arg("count"), py::arg("shuffles"), py::arg("seed"), py::arg("epoch"), py::arg("ranks"),
-      "See optimizers/sampling/deal.hpp.");
-  module.def(
-      "later_shares",
-      [](std::int64_t count, bool shuffles, std::uint64_t seed, std::int64_t epoch,
-         const std::vector<at::Tensor>& shares, const std::vector<std::int64_t>& drawn) {
-        return opt::Dealing{.count = count, .shuffles = shuffles, .seed = seed}.later_shares(
-            epoch, shares, drawn);
-      },
-      py::arg("count"), py::arg("shuffles"), py::arg("seed"), py::arg("epoch"), py::arg("shares"),
-      py::arg("drawn"), "See optimizers/sampling/deal.hpp.");
-  module.def(
-      "gather_bytes",
-      [](Context& context, const std::string& call, const py::bytes& own) {
-        const std::string text = own;
-        std::vector<std::string> all;
-        {
-          const py::gil_scoped_release released;
-          all = ops::allgather_parts(context, call, text);
-        }
-        py::list parts;
-        for (const std::string& part : all) {
-          parts.append(py::bytes(part));
-        }
-        return parts;
-      },
-      py::arg("context"), py::arg("call"), py::arg("own"),
-      "Collective. What each rank passed, by rank; `call` is the user's call, for messages.");
-}
-
 using TensorsByName = std::map<std::string, at::Tensor>;
 
 opt::NamedTensors named(const TensorsByName& tensors) {
@@ -413,7 +338,6 @@ void bind_optimizers(py::module_& module) {
                              [](const PythonOptimizer& o) { return o.distributed->round_count(); })
       .def_property_readonly(
           "bucket_count", [](const PythonOptimizer& o) { return o.distributed->buckets().size(); });
-  bind_parameter_collectives(module);
 }
 
 }  // namespace bluefog::python

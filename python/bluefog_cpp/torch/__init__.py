@@ -45,15 +45,6 @@ from bluefog_cpp.torch._inference import (
     InferDestinationFromSourceRanks,
     InferSourceFromDestinationRanks,
 )
-from bluefog_cpp.torch._makers import (
-    DistributedAdaptThenCombineOptimizer,
-    DistributedAdaptWithCombineOptimizer,
-    DistributedAllreduceOptimizer,
-    DistributedGradientAllreduceOptimizer,
-    DistributedHierarchicalNeighborAllreduceOptimizer,
-    DistributedNeighborAllreduceOptimizer,
-    DistributedPushSumOptimizer,
-)
 from bluefog_cpp.torch._membership import (
     Entry,
     Loss,
@@ -166,6 +157,15 @@ from bluefog_cpp.torch._windows import (
     win_update,
     win_update_then_collect,
     win_wait,
+)
+from bluefog_cpp.torch._wrapped.makers import (
+    DistributedAdaptThenCombineOptimizer,
+    DistributedAdaptWithCombineOptimizer,
+    DistributedAllreduceOptimizer,
+    DistributedGradientAllreduceOptimizer,
+    DistributedHierarchicalNeighborAllreduceOptimizer,
+    DistributedNeighborAllreduceOptimizer,
+    DistributedPushSumOptimizer,
 )
 from bluefog_cpp.util import check_extension
 

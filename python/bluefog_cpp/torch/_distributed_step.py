@@ -1,7 +1,6 @@
 """How a wrapped optimizer takes a step: the algorithm of the C++ core, which has the user's own
 optimizer make each local step."""
 
-import inspect
 import itertools
 import re
 import sys
@@ -31,14 +30,8 @@ from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
 from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried
+from bluefog_cpp.torch._wrapped.local_optimizer import asks_for_closure, learning_rate_of
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
-
-
-def _asks_for_closure(optimizer: type) -> bool:
-    """Whether `step` of this class has a closure without a default."""
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty
-
 
 _numbers = itertools.count()
 _Context = core.Context
@@ -62,7 +55,7 @@ class DistributedStep:
         is_hooked = getattr(base.step, "hooked", False)
         self._plain_step = base.step.__wrapped__ if is_hooked else base.step
         is_torchs = base.__module__.startswith(("torch.optim", "bluefog_cpp.torch."))
-        self._needs_closure = issubclass(base, torch.optim.LBFGS) or _asks_for_closure(base)
+        self._needs_closure = issubclass(base, torch.optim.LBFGS) or asks_for_closure(base)
         # Optimizers of others may call the closure as they like (SAM does, after a step uphill).
         self._reevaluates = self._needs_closure or (not is_torchs and row.allows_reevaluation)
         self._is_stepping = False
@@ -94,7 +87,7 @@ class DistributedStep:
                 self.context, [list(group["params"]) for group in optimizer.param_groups],
                 lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
                 by_bucket, self._reevaluates, call_name=maker,
-                learning_rate=lambda: this()._learning_rate(), **options)
+                learning_rate=lambda: learning_rate_of(this().wrapped), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
@@ -365,10 +358,6 @@ class DistributedStep:
             if gradients:
                 torch._foreach_mul_(gradients, float(1 / scale))
         self._skips_local_step = found_inf is not None and float(found_inf) > 0
-
-    def _learning_rate(self) -> float:
-        """That of the first group; 1 for optimizers that have none."""
-        return float(self.wrapped.param_groups[0].get("lr", 1.0))
 
     def _local_step(self, parameters_by_group: list[list[torch.Tensor]]) -> None:
         """The user's optimizer, for these parameters only."""

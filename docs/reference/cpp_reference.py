@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from mkdocs.structure.files import File
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOG = logging.getLogger("mkdocs.plugins.cpp_reference")
 
 _page_of_header = {}

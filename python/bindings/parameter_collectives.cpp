@@ -1,0 +1,61 @@
+#include "optimizers/parameter_collectives.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/calls/allgather_parts.hpp"
+#include "optimizers/checks/agreement.hpp"
+#include "optimizers/wrapper/newcomers.hpp"
+#include "python/bindings/bindings.hpp"
+#include "python/bindings/named_pairs.hpp"
+
+namespace bluefog::python {
+
+namespace opt = bluefog::optimizers;
+
+void bind_parameter_collectives(py::module_& module) {
+  module.def(
+      "check_ranks_agree",
+      [](Context& context, const std::string& subject, std::vector<std::string> lines,
+         const std::string& problem) {
+        opt::check_ranks_agree(context, subject, {.lines = std::move(lines), .problem = problem});
+      },
+      py::arg("context"), py::arg("subject"), py::arg("lines"), py::arg("problem"), WithoutGil(),
+      "Collective. See optimizers/checks/agreement.hpp.");
+  module.def(
+      "broadcast_tensors",
+      [](Context& context, const NamedPairs& tensors, int root, const std::string& call) {
+        opt::broadcast(context, named_tensors(tensors), root, call);
+      },
+      py::arg("context"), py::arg("tensors"), py::arg("root"), py::arg("call"), WithoutGil());
+  module.def(
+      "average_tensors",
+      [](Context& context, const NamedPairs& tensors, const std::string& call, int newcomers,
+         bool is_new) {
+        opt::average_without({.count = newcomers, .is_one = is_new}, context,
+                             named_tensors(tensors), call);
+      },
+      py::arg("context"), py::arg("tensors"), py::arg("call"), py::arg("newcomers") = 0,
+      py::arg("is_new") = false, WithoutGil(),
+      "See optimizers/wrapper/newcomers.hpp; the mean of all without newcomers.");
+  module.def(
+      "gather_bytes",
+      [](Context& context, const std::string& call, const py::bytes& own) {
+        const std::string text = own;
+        std::vector<std::string> all;
+        {
+          const py::gil_scoped_release released;
+          all = ops::allgather_parts(context, call, text);
+        }
+        py::list parts;
+        for (const std::string& part : all) {
+          parts.append(py::bytes(part));
+        }
+        return parts;
+      },
+      py::arg("context"), py::arg("call"), py::arg("own"),
+      "Collective. What each rank passed, by rank; `call` is the user's call, for messages.");
+}
+
+}  // namespace bluefog::python
