@@ -1,11 +1,13 @@
 #include "optimizers/parameter_collectives.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ops/calls/allgather_parts.hpp"
 #include "optimizers/checks/agreement.hpp"
+#include "optimizers/sampling/deal.hpp"
 #include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/named_pairs.hpp"
@@ -39,6 +41,23 @@ void bind_parameter_collectives(py::module_& module) {
       py::arg("context"), py::arg("tensors"), py::arg("call"), py::arg("newcomers") = 0,
       py::arg("is_new") = false, WithoutGil(),
       "See optimizers/wrapper/newcomers.hpp; the mean of all without newcomers.");
+  module.def(
+      "first_shares",
+      [](std::int64_t count, bool shuffles, std::uint64_t seed, std::int64_t epoch, int ranks) {
+        return opt::Dealing{.count = count, .shuffles = shuffles, .seed = seed}.first_shares(epoch,
+                                                                                             ranks);
+      },
+      py::arg("count"), py::arg("shuffles"), py::arg("seed"), py::arg("epoch"), py::arg("ranks"),
+      "See optimizers/sampling/deal.hpp.");
+  module.def(
+      "later_shares",
+      [](std::int64_t count, bool shuffles, std::uint64_t seed, std::int64_t epoch,
+         const std::vector<at::Tensor>& shares, const std::vector<std::int64_t>& drawn) {
+        return opt::Dealing{.count = count, .shuffles = shuffles, .seed = seed}.later_shares(
+            epoch, shares, drawn);
+      },
+      py::arg("count"), py::arg("shuffles"), py::arg("seed"), py::arg("epoch"), py::arg("shares"),
+      py::arg("drawn"), "See optimizers/sampling/deal.hpp.");
   module.def(
       "gather_bytes",
       [](Context& context, const std::string& call, const py::bytes& own) {
