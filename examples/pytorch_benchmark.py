@@ -58,6 +58,11 @@ def parse_arguments():
     dist_optimizer.check(parser, arguments)
     if arguments.image_size is None:
         arguments.image_size = {"lenet": 28, "resnet18": 32}.get(arguments.model, 224)
+    if arguments.model == "lenet" and arguments.image_size < networks.SmallNet.LEAST_SIDE:
+        parser.error(
+            f"--image-size: expected at least {networks.SmallNet.LEAST_SIDE} pixels for lenet, found "
+            f"{arguments.image_size}"
+        )
     return arguments
 
 

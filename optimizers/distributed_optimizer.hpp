@@ -211,10 +211,10 @@ class DistributedOptimizer {
   /// The part of `leave` for such callers that has rank 0 call a meeting.
   void ask_to_leave();
   /// Whether the meeting that is due is to see a rank off.
-  [[nodiscard]] bool is_farewell() const;
+  [[nodiscard]] bool is_departure() const;
   /// Collective over all ranks, before one of them leaves: parameters become their mean, where the
   /// algorithm averages them.
-  void share_before_farewell();
+  void share_before_departure();
 
   /// The next `count` steps do nothing here, and count already: the other ranks have made them
   /// before. Local.

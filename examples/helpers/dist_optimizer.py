@@ -16,6 +16,7 @@ NAMES = (
     "horovod",
 )
 BY_TURNS = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "win_put", "pull_get")
+STYLED = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "allreduce", "empty")
 WINDOWS = {"win_put": bf.DistributedWinPutOptimizer, "pull_get": bf.DistributedPullGetOptimizer}
 
 
@@ -51,6 +52,11 @@ def check(parser, arguments):
             "by turns"
         )
     if arguments.topology not in topologies.INNER_OUTER:
+        if arguments.local_size >= 1:
+            parser.error(
+                f"--local-size: expected --virtual-topology {' or '.join(topologies.INNER_OUTER)}, "
+                f"whose machines it makes, found {arguments.topology}"
+            )
         return
     if arguments.disable_dynamic_topology or arguments.dist_optimizer != "neighbor_allreduce":
         parser.error(
@@ -65,6 +71,8 @@ def wrap(arguments, optimizer, model, **options):
     """Collective. The distributed optimizer of that name around `optimizer`, over that graph."""
     name = arguments.dist_optimizer
     topologies.set_graph(arguments.topology, bf.size())
+    if arguments.atc_style and name not in STYLED and bf.rank() == 0:
+        print(f"--atc-style: without effect, since {name} has no such choice")
     if name == "horovod":
         if bf.rank() == 0:
             print("horovod: gradient all-reduce, which is what it does, by bluefog_cpp's own means")

@@ -9,8 +9,9 @@ import zlib
 import numpy
 import torch
 
+from helpers.networks import SmallNet
+
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-LEAST_SIDE = 4
 CLASSES = 10
 
 
@@ -30,9 +31,9 @@ def load(folder, part):
     images, path = _array(folder, f"{part}-images-idx3-ubyte", 3)
     labels, path_of_labels = _array(folder, f"{part}-labels-idx1-ubyte", 1)
     count, rows, columns = images.shape
-    if count == 0 or rows != columns or rows < LEAST_SIDE:
+    if count == 0 or rows != columns or rows < SmallNet.LEAST_SIDE:
         sys.exit(
-            f"{path}: expected square images of at least {LEAST_SIDE} pixels a side, found "
+            f"{path}: expected square images of at least {SmallNet.LEAST_SIDE} pixels a side, found "
             f"{list(images.shape)}"
         )
     if len(labels) != len(images):

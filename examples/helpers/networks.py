@@ -9,6 +9,8 @@ from torch.nn import functional
 class SmallNet(torch.nn.Module):
     """Two convolutions and two dense layers, for grey images of `side` × `side` pixels."""
 
+    LEAST_SIDE = 4
+
     def __init__(self, side, classes=10):
         super().__init__()
         self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)

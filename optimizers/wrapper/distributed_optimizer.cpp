@@ -82,8 +82,8 @@ bool DistributedOptimizer::meeting_is_due(bool may_be_called) {
 void DistributedOptimizer::leave() { training_->leave(); }
 bool DistributedOptimizer::has_left() const noexcept { return training_->has_left(); }
 void DistributedOptimizer::ask_to_leave() { training_->ask_to_leave(); }
-bool DistributedOptimizer::is_farewell() const { return training_->is_farewell(); }
-void DistributedOptimizer::share_before_farewell() { training_->share_before_farewell(); }
+bool DistributedOptimizer::is_departure() const { return training_->is_departure(); }
+void DistributedOptimizer::share_before_departure() { training_->share_before_departure(); }
 void DistributedOptimizer::pass_over(std::int64_t count) { training_->state().pass_over(count); }
 
 void DistributedOptimizer::refuse_step(std::string_view reason) {

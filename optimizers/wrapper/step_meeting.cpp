@@ -14,17 +14,17 @@ void StepMeeting::call_if_needed(Context& context, std::int64_t steps) {
   if (context.rank() != 0 || appointment.step()) {
     return;
   }
-  const bool is_farewell = appointment.is_wished();
+  const bool is_departure = appointment.is_wished();
   const auto now = std::chrono::steady_clock::now();
-  if (!is_farewell && now - last_look_ < kBetweenLooks) {
+  if (!is_departure && now - last_look_ < kBetweenLooks) {
     return;
   }
   last_look_ = now;
-  if (is_farewell || context.has_applicants()) {
+  if (is_departure || context.has_applicants()) {
     // Ranks that average with neighbours may be as many steps ahead as the graph is wide.
     const std::int64_t step = steps + 1 + std::min(context.size(), kMostSteps);
     engine.run_exclusively(
-        [&] { appointment.make(static_cast<std::uint64_t>(step), is_farewell); });
+        [&] { appointment.make(static_cast<std::uint64_t>(step), is_departure); });
   }
 }
 
@@ -35,8 +35,8 @@ bool StepMeeting::is_due(Context& context, std::int64_t steps) {
   return step && static_cast<std::uint64_t>(steps) >= *step;
 }
 
-bool StepMeeting::is_farewell(Context& context) {
-  return context.core().engine().appointment().is_farewell();
+bool StepMeeting::is_departure(Context& context) {
+  return context.core().engine().appointment().is_departure();
 }
 
 void StepMeeting::ask(Context& context) {

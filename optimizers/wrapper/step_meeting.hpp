@@ -18,7 +18,7 @@ class StepMeeting {
   /// Whether this is the step. Hears what the others say.
   [[nodiscard]] static bool is_due(Context& context, std::int64_t steps);
   /// Whether one of the ranks leaves there.
-  [[nodiscard]] static bool is_farewell(Context& context);
+  [[nodiscard]] static bool is_departure(Context& context);
   /// Has rank 0 name one, since this rank wants to leave.
   static void ask(Context& context);
 

@@ -186,8 +186,8 @@ void DistributedOptimizer::Training::end_step() {
   if (goes_on() && meeting_is_due()) {
     survive([this] {
       state().drain();
-      if (is_farewell()) {
-        share_before_farewell();
+      if (is_departure()) {
+        share_before_departure();
       }
       if (leaves_) {
         end("this rank has left");
@@ -203,7 +203,7 @@ void DistributedOptimizer::Training::leave() {
   ask_to_leave();
 }
 
-void DistributedOptimizer::Training::share_before_farewell() {
+void DistributedOptimizer::Training::share_before_departure() {
   const AlgorithmRow& row = row_of(options_.algorithm);
   if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
     average_floating(*context_, parameters_, "leave");

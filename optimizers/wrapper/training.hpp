@@ -40,8 +40,8 @@ class DistributedOptimizer::Training {
   void leave();
   [[nodiscard]] bool has_left() const noexcept { return leaves_ && !state_; }
   void ask_to_leave() const { StepMeeting::ask(*context_); }
-  [[nodiscard]] bool is_farewell() const { return StepMeeting::is_farewell(*context_); }
-  void share_before_farewell();
+  [[nodiscard]] bool is_departure() const { return StepMeeting::is_departure(*context_); }
+  void share_before_departure();
   [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   int move_to(std::shared_ptr<Context> other);
 

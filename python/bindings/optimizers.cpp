@@ -286,10 +286,10 @@ void bind_optimizers(py::module_& module) {
           "Collective over the ranks of `other`, which shrink or regroup has made. Returns the "
           "furthest of them.")
       .def("ask_to_leave", [](PythonOptimizer& o) { o.distributed->ask_to_leave(); })
-      .def("is_farewell", [](PythonOptimizer& o) { return o.distributed->is_farewell(); })
+      .def("is_departure", [](PythonOptimizer& o) { return o.distributed->is_departure(); })
       .def(
-          "share_before_farewell",
-          [](PythonOptimizer& o) { o.distributed->share_before_farewell(); }, WithoutGil(),
+          "share_before_departure",
+          [](PythonOptimizer& o) { o.distributed->share_before_departure(); }, WithoutGil(),
           "Collective: parameters become the mean of all ranks, before one of them leaves.")
       .def(
           "meeting_is_due",

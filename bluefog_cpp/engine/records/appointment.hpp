@@ -16,10 +16,11 @@ class Appointment {
   explicit Appointment(Peers& peers) noexcept : peers_(peers) {}
 
   /// Has all ranks know it. Under the engine's mutex (`Engine::run_exclusively`).
-  /// @param is_farewell whether one of them leaves there.
-  void make(std::uint64_t step, bool is_farewell) {
-    peers_.report({.call = step}, is_farewell ? kFarewell : "", ControlMessage::Kind::Appointment);
-    note(step, is_farewell);
+  /// @param is_departure whether one of them leaves there.
+  void make(std::uint64_t step, bool is_departure) {
+    peers_.report({.call = step}, is_departure ? kDeparture : "",
+                  ControlMessage::Kind::Appointment);
+    note(step, is_departure);
   }
   /// Has rank 0 make one, as this rank wants to leave. Likewise.
   void wish() {
@@ -34,7 +35,7 @@ class Appointment {
     if (report.call == kNone) {
       is_wished_.store(true, std::memory_order_relaxed);
     } else {
-      note(report.call, report.text == kFarewell);
+      note(report.call, report.text == kDeparture);
     }
   }
 
@@ -43,8 +44,8 @@ class Appointment {
     const std::uint64_t step = step_.load(std::memory_order_acquire);
     return step == kNone ? std::nullopt : std::optional(step);
   }
-  [[nodiscard]] bool is_farewell() const noexcept {
-    return is_farewell_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool is_departure() const noexcept {
+    return is_departure_.load(std::memory_order_relaxed);
   }
   /// On rank 0: whether one wants to leave.
   [[nodiscard]] bool is_wished() const noexcept {
@@ -53,16 +54,16 @@ class Appointment {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  static constexpr const char* kFarewell = "leave";
+  static constexpr const char* kDeparture = "leave";
 
-  void note(std::uint64_t step, bool is_farewell) noexcept {
-    is_farewell_.store(is_farewell, std::memory_order_relaxed);
+  void note(std::uint64_t step, bool is_departure) noexcept {
+    is_departure_.store(is_departure, std::memory_order_relaxed);
     step_.store(step, std::memory_order_release);
   }
 
   Peers& peers_;
   std::atomic<std::uint64_t> step_{kNone};
-  std::atomic<bool> is_farewell_{false};
+  std::atomic<bool> is_departure_{false};
   std::atomic<bool> is_wished_{false};
 };
 

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
@@ -34,7 +36,12 @@ class Libraries {
 
   std::vector<std::string> load(const std::filesystem::path& path) {
     const std::scoped_lock lock(mutex_);
-    void* const handle = ::dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::error_code no_path;  // of an empty name
+    const std::filesystem::path whole = std::filesystem::absolute(path, no_path);
+    if (no_path) {
+      throw refusal(path, "expected the name of a shared object, found: " + no_path.message());
+    }
+    void* const handle = ::dlopen(whole.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       throw refusal(path, "expected a shared object that can be loaded, found: " + last_error());
     }
@@ -52,6 +59,12 @@ class Libraries {
       enter();
     } catch (const InvalidArgument& error) {
       throw refusal(path, error.what());
+    } catch (const std::exception&) {
+      throw;
+    } catch (...) {
+      throw refusal(path, fmt::format("expected that {} throws a std::exception, if anything; it "
+                                      "has thrown something else",
+                                      kEntry));
     }
     std::vector<std::string>& names = names_[handle];
     const std::vector<const AlgorithmRow*> rows = algorithms();

@@ -352,8 +352,8 @@ def meet_if_due(optimizer: Any) -> None:
         optimizer.core.ask_to_leave()
     if not optimizer.core.meeting_is_due(ends_turn):
         return
-    is_farewell = optimizer.core.is_farewell()
-    survived_step(lambda: _end_all(is_farewell))
+    is_departure = optimizer.core.is_departure()
+    survived_step(lambda: _end_all(is_departure))
     if not optimizer.core.meeting_is_due(False):
         return  # a rank was lost meanwhile
     if runtime.leaves:
@@ -362,10 +362,10 @@ def meet_if_due(optimizer: Any) -> None:
         _go_on(admits=True)
 
 
-def _end_all(is_farewell: bool) -> None:
+def _end_all(is_departure: bool) -> None:
     for each in current().optimizers_in_order():
         if not each.has_ended:
             each.drain()
-            if is_farewell:
+            if is_departure:
                 each.average_windows("leave")
-                each.core.share_before_farewell()
+                each.core.share_before_departure()

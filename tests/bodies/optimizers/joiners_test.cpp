@@ -230,14 +230,14 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
       torch::optim::SGD sgd(point.parameters(), kJoinersRate);
       DistributedOptimizerOptions options;
       options.algorithm = name;
-      at::Tensor at_farewell;
+      at::Tensor at_departure;
       int shrunk = 0;
       options.when_shrunk = [&](const std::shared_ptr<Context>& group) {
         ++shrunk;
         EXPECT_EQ(group->size(), kRanks - 1);
-        at_farewell = point.x().detach().clone();
-        at_the_end[static_cast<std::size_t>(own)] = at_farewell;
-        const at::Tensor all = of_all(*group, at_farewell);
+        at_departure = point.x().detach().clone();
+        at_the_end[static_cast<std::size_t>(own)] = at_departure;
+        const at::Tensor all = of_all(*group, at_departure);
         EXPECT_SAME(all, all[0].expand_as(all).clone());
       };
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);

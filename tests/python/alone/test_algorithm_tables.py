@@ -8,6 +8,7 @@ import pytest
 
 from bluefog_cpp import algorithms
 from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "optimizers.md"
@@ -66,3 +67,9 @@ def test_command(tmp_path):
 def test_marks_that_are_wrong_are_refused(page, words):
     with pytest.raises(ValueError, match=words):
         algorithms.with_tables(page)
+
+
+@pytest.mark.parametrize("name", ["", "no such file", "/"])
+def test_a_file_that_cannot_be_loaded_is_named(name):
+    with pytest.raises(InvalidArgument, match=f"load_algorithms, '{name}': expected "):
+        algorithms.load(name)
