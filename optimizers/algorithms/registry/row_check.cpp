@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
                                                         "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 17> kCommonFields{"algorithm",
+constexpr std::array<std::string_view, 18> kCommonFields{"algorithm",
                                                          "schedule",
                                                          "make_schedule",
                                                          "plans",
