@@ -16,7 +16,7 @@
 #include "tools/bfrun/build_info.hpp"
 #include "tools/bfrun/job/ears.hpp"
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
-#include "tools/bfrun/job/own_job.hpp"
+#include "tools/bfrun/job/own/own_job.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tools/bfrun/job/descriptor.hpp"
-#include "tools/bfrun/job/own_launcher.hpp"
+#include "tools/bfrun/job/own/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 
 namespace bluefog::bfrun {

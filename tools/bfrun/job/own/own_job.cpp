@@ -1,4 +1,4 @@
-#include "tools/bfrun/job/own_job.hpp"
+#include "tools/bfrun/job/own/own_job.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,7 +22,7 @@
 #include "tools/bfrun/elastic/slots.hpp"
 #include "tools/bfrun/job/ears.hpp"
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
-#include "tools/bfrun/job/own_launcher.hpp"
+#include "tools/bfrun/job/own/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/shell_words.hpp"
 #include "tools/bfrun/start/network.hpp"
