@@ -47,7 +47,8 @@ Environment environment_of(const OwnRanks& ranks, int rank, const Slot& slot, St
   Environment own = ranks.environment;
   own.erase(kJoinVariable);  // of a launch around this one
   if (which == Start::Joins) {
-    own[kJoinVariable] = "1";
+    own.insert_or_assign(std::string(kJoinVariable),
+                         std::string(1, '1'));  // gcc 12 warns of a text
   }
   const auto first_there =
       static_cast<int>(std::ranges::count(ranks.slots, slot.host, &Slot::host));
