@@ -49,8 +49,11 @@ std::string why_invalid_own_numbers(const AlgorithmRow& row,
           name);
     }
     const bool is_whole = std::holds_alternative<std::int64_t>(listed->default_value);
-    if (is_whole && !(value == std::floor(value) && std::abs(value) <= kMostWhole)) {
-      return fmt::format("{}: expected a whole number of at most 2^53, found {}", name, value);
+    if (is_whole && value != std::floor(value)) {
+      return fmt::format("{}: expected a whole number, found {}", name, value);
+    }
+    if (is_whole && std::abs(value) > kMostWhole) {
+      return fmt::format("{}: expected at most 2^53, found {}", name, value);
     }
     if (std::holds_alternative<bool>(listed->default_value) && value != 0.0 && value != 1.0) {
       return fmt::format("{}: expected 0 or 1, found {}", name, value);

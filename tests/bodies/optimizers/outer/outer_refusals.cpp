@@ -125,7 +125,7 @@ TEST(OuterRefusals, OutOfBoundsAreRefused) {
     EXPECT_THAT(why(outer_options("noloco", {{"outer_learning_rate", 1e300}})),
                 HasSubstr("outer_learning_rate: expected from 0 to below 10"));
     EXPECT_THAT(why(outer_options("streaming_diloco", {{"fragments", 2.5}})),
-                HasSubstr("fragments: expected a whole number of at most 2^53, found 2.5"));
+                HasSubstr("fragments: expected a whole number, found 2.5"));
     EXPECT_THAT(
         why(outer_options("streaming_diloco",
                           {{"fragments", 1}, {"local_share", 0.0}, {"delay_steps", kInner}})),
