@@ -69,7 +69,8 @@ def check_refused_libraries(library):
         assert "No such file" in refusal_of(os.path.join(folder, "nowhere.so"))
     assert '`extern "C" void bluefog_register_algorithms()`, found none' in refusal_of(
         torch._C.__file__)
-    assert "expected a shared object that can be loaded" in refusal_of(__file__)
+    assert "expected a shared object that can be loaded" in refusal_of(
+        os.path.join(os.path.dirname(__file__), os.pardir, "CMakeLists.txt"))
     assert [row.name for row in algorithms.core.algorithms()] == known
 
 
