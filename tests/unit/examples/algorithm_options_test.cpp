@@ -20,8 +20,8 @@
 namespace bluefog::examples {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
