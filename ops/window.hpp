@@ -66,7 +66,7 @@ struct WindowPutOptions {
   /// with the plan's weights.
   std::optional<std::vector<WeightedRank>> destinations{};
   Exclusion exclusion = Exclusion::None;  ///< concerns the destinations
-  /// A number that goes along, such as the round of the sender: `Window::stamps`.
+  /// A number that goes along, such as the round of the sender: `Window::stamp_of`.
   std::int64_t stamp = 0;
 };
 
@@ -242,9 +242,10 @@ class Window {
 
   /// The number of writes to each source's buffer since it was last read, by rising source.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
-  /// The stamp of the last put or accumulate into each source's buffer, by rising source; 0 at
-  /// first, after a `get`, and where `fill` has dropped what came in.
-  [[nodiscard]] std::vector<std::pair<int, std::int64_t>> stamps() const;
+  /// The stamp of the last put or accumulate into a source's buffer; 0 at first, after a `get`, and
+  /// where `fill` has dropped what came in.
+  /// @throws InvalidArgument for a rank that is no source; StateError after `free`.
+  [[nodiscard]] std::int64_t stamp_of(int source) const;
   /// Sets the stamp of what this rank has put last into its destinations' buffers, whose values stay:
   /// a `wait_for` of this rank may so be ended without a put. Destinations that are gone are passed
   /// over. Cost: a short message to each destination on another host, which nobody answers.

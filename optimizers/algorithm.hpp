@@ -32,9 +32,9 @@ using StepBucket = std::function<void(const Bucket&)>;
 /// An algorithm says what ranks exchange, when, and what the result does to the parameters.
 ///
 /// Algorithms never compute a step direction themselves: they are told how to step a bucket, and
-/// call that once for each bucket and step, in the buckets' order (StateError otherwise). Stepping the first one may step
-/// all of them (`Stepping::Whole`). Every rank runs the same algorithm over the same buckets, so
-/// that calls match. An exception leaves the context usable: calls that other ranks make in the
+/// call that once for each bucket and step, in the buckets' order (StateError otherwise). Stepping
+/// the first one may step all of them (`Stepping::Whole`). Every rank runs the same algorithm over
+/// the same buckets, so that calls match. An exception leaves the context usable: calls that other ranks make in the
 /// same round are refused here with its message.
 class Algorithm {
  public:

@@ -252,13 +252,15 @@ std::vector<std::pair<int, std::int64_t>> Window::versions() const {
   return versions;
 }
 
-std::vector<std::pair<int, std::int64_t>> Window::stamps() const {
-  core_->check_open("stamps");
-  std::vector<std::pair<int, std::int64_t>> stamps;
-  for (const WeightedRank& source : core_->identity().plan().sources) {
-    stamps.emplace_back(source.rank, core_->own().stamp(stamps.size()));
+std::int64_t Window::stamp_of(int source) const {
+  core_->check_open("stamp_of");
+  const auto& sources = core_->identity().sources();
+  const auto found = std::ranges::find(sources, source);
+  if (found == sources.end()) {
+    throw InvalidArgument(fmt::format("{}: expected a rank that it hears, found rank {}",
+                                      core_->identity().where("stamp_of"), source));
   }
-  return stamps;
+  return core_->own().stamp(static_cast<std::size_t>(found - sources.begin()));
 }
 
 void Window::announce(std::int64_t stamp) {

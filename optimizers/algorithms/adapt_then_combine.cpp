@@ -5,18 +5,6 @@
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 
 namespace bluefog::optimizers {
-namespace {
-
-std::vector<AlgorithmOption> options() {
-  std::vector<AlgorithmOption> all = consensus_options();
-  all.insert(all.begin(), {.name = "step_in_backward",
-                           .default_value = false,
-                           .meaning = "buckets are stepped and sent in the backward pass",
-                           .is_field = true});
-  return all;
-}
-
-}  // namespace
 
 AdaptThenCombine::AdaptThenCombine(Context& context, std::vector<Bucket>& buckets)
     : Algorithm(buckets), averages_(context, values_of(buckets), names_of(buckets)) {}
@@ -27,33 +15,29 @@ void AdaptThenCombine::step(const Round& round, const StepBucket& step_bucket) {
 }
 
 AlgorithmRow adapt_then_combine_row() {
-  return {
-      .name = "adapt_then_combine",
-      .aliases = {"atc"},
-      .equation = "x ← W (x − γ d)",
-      .description = "The local step, then the average of its result with the neighbours.",
-      .source = "Chen and Sayed, Diffusion adaptation strategies, 2012; BlueFog",
-      .overlap =
-          "the local steps of the next buckets; with `step_in_backward` the rest of the "
-          "backward pass",
-      .memory = {.note = "1 with `consensus_step_size` or `consensus_decay`"},
-      .options = options(),
-      .allows_reevaluation = true,
-      .why_unfit_schedule = why_unfit_consensus,
-      .why_unfit_plan = [](const DistributedOptimizerOptions& given, const NeighborPlan& /*plan*/,
-                           const NeighborPlan* /*before*/) { return why_unfit_plans(given); },
-      .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
-        if (!ConsensusRule::of(parts.options).is_plain()) {
-          return std::make_unique<AdaptiveConsensus>(parts,
-                                                     AdaptiveConsensus::Order::AdaptThenCombine);
-        }
-        if (parts.options.step_in_backward) {
-          return std::make_unique<AdaptInBackward>(parts.context, parts.buckets,
-                                                   std::move(parts.early),
-                                                   parts.options.rethrow_in_backward);
-        }
-        return std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
-      }};
+  return with_consensus(
+      {.name = "adapt_then_combine",
+       .aliases = {"atc"},
+       .equation = "x ← W (x − γ d)",
+       .description = "The local step, then the average of its result with the neighbours.",
+       .source = "Chen and Sayed, Diffusion adaptation strategies, 2012; BlueFog",
+       .overlap = "the local steps of the next buckets; with `step_in_backward` the rest of the "
+                  "backward pass",
+       .memory = {.note = "1 with `consensus_step_size` or `consensus_decay`"},
+       .options = {{.name = "step_in_backward",
+                    .default_value = false,
+                    .meaning = "buckets are stepped and sent in the backward pass",
+                    .is_field = true}},
+       .allows_reevaluation = true,
+       .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+         if (parts.options.step_in_backward) {
+           return std::make_unique<AdaptInBackward>(parts.context, parts.buckets,
+                                                    std::move(parts.early),
+                                                    parts.options.rethrow_in_backward);
+         }
+         return std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
+       }},
+      AdaptiveConsensus::Order::AdaptThenCombine);
 }
 
 }  // namespace bluefog::optimizers

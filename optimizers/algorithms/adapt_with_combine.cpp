@@ -192,27 +192,21 @@ void AdaptWithCombine::discard() {
 }
 
 AlgorithmRow adapt_with_combine_row() {
-  return {
-      .name = "adapt_with_combine",
-      .aliases = {"awc"},
-      .equation = "x ← W x − γ d(x)",
-      .description = "The average with the neighbours and the local step from the same parameters.",
-      .source = "D-PSGD, arXiv 1705.09056; BlueFog",
-      .overlap = "a whole iteration",
-      .memory = {.copies = 1,
-                 .note = "in shared memory; between hosts also 1 for each neighbour heard"},
-      .options = consensus_options(),
-      .why_unfit_schedule = why_unfit_consensus,
-      .why_unfit_plan = [](const DistributedOptimizerOptions& given, const NeighborPlan& /*plan*/,
-                           const NeighborPlan* /*before*/) { return why_unfit_plans(given); },
-      .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
-        if (!ConsensusRule::of(parts.options).is_plain()) {
-          return std::make_unique<AdaptiveConsensus>(parts,
-                                                     AdaptiveConsensus::Order::AdaptWithCombine);
-        }
-        return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
-                                                  parts.options.stepping);
-      }};
+  return with_consensus(
+      {.name = "adapt_with_combine",
+       .aliases = {"awc"},
+       .equation = "x ← W x − γ d(x)",
+       .description =
+           "The average with the neighbours and the local step from the same parameters.",
+       .source = "D-PSGD, arXiv 1705.09056; BlueFog",
+       .overlap = "a whole iteration",
+       .memory = {.copies = 1,
+                  .note = "in shared memory; between hosts also 1 for each neighbour heard"},
+       .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+         return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
+                                                   parts.options.stepping);
+       }},
+      AdaptiveConsensus::Order::AdaptWithCombine);
 }
 
 }  // namespace bluefog::optimizers

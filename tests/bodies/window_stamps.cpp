@@ -29,11 +29,12 @@ TEST(Window, StampsTellWhatHasComeLast) {
     const BufferView view{.data = value.data(), .count = 1};
     const auto window = Window::create(context, view, plan);
     const auto expect_stamps = [&](auto stamp_of) {
-      for (const auto& [source, stamp] : window->stamps()) {
-        EXPECT_EQ(stamp, stamp_of(source)) << source;
+      for (const WeightedRank& source : plan.sources) {
+        EXPECT_EQ(window->stamp_of(source.rank), stamp_of(source.rank)) << source.rank;
       }
     };
-    EXPECT_EQ(window->stamps().size(), plan.sources.size());
+    EXPECT_THAT(error_of<InvalidArgument>([&] { (void)window->stamp_of(context.rank()); }),
+                HasSubstr("stamp_of: expected a rank that it hears"));
     expect_stamps([](int) { return 0; });
     ops::barrier(context);
     window->put(view, {.stamp = 10 + context.rank()});

@@ -4,6 +4,8 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
@@ -171,6 +173,21 @@ void AdaptiveConsensus::restart() {
   for (const auto& [name, tensor] : state()) {
     tensor.zero_();
   }
+}
+
+AlgorithmRow with_consensus(AlgorithmRow row, AdaptiveConsensus::Order order) {
+  for (AlgorithmOption& option : consensus_options()) {
+    row.options.push_back(std::move(option));
+  }
+  row.why_unfit_schedule = why_unfit_consensus;
+  row.why_unfit_plan = [](const DistributedOptimizerOptions& options, const NeighborPlan& /*plan*/,
+                          const NeighborPlan* /*before*/) { return why_unfit_plans(options); };
+  row.make = [plain = std::move(row.make), order](AlgorithmParts parts) {
+    return ConsensusRule::of(parts.options).is_plain()
+               ? plain(std::move(parts))
+               : std::make_unique<AdaptiveConsensus>(parts, order);
+  };
+  return row;
 }
 
 }  // namespace bluefog::optimizers

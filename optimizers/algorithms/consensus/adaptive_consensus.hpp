@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/algorithms/consensus/consensus_rule.hpp"
 #include "optimizers/algorithms/consensus/distance_sketch.hpp"
 #include "optimizers/bucket_averages.hpp"
@@ -77,5 +78,9 @@ class AdaptiveConsensus final : public Algorithm {
   at::Tensor step_square_;
   at::Tensor averages_made_;
 };
+
+/// `row`, whose algorithm takes a `ConsensusRule` too: with one other than the plain one
+/// `AdaptiveConsensus` of that order is made.
+[[nodiscard]] AlgorithmRow with_consensus(AlgorithmRow row, AdaptiveConsensus::Order order);
 
 }  // namespace bluefog::optimizers

@@ -136,18 +136,12 @@ void BucketWindows::note_gone(int rank) {
   context_.log().info(fmt::format("rank {} has finished and is left out", rank));
 }
 
-std::int64_t BucketWindows::stamp_of(int rank) const {
-  for (const auto& [source, stamp] : windows_.back()->stamps()) {
-    if (source == rank) {
-      return stamp;
-    }
-  }
-  return 0;
-}
+std::int64_t BucketWindows::stamp_of(int rank) const { return windows_.back()->stamp_of(rank); }
 
 std::int64_t BucketWindows::latest_stamp() const {
   std::int64_t latest = 0;
-  for (const auto& [source, stamp] : windows_.back()->stamps()) {
+  for (const WeightedRank& source : neighbors_.sources) {
+    const std::int64_t stamp = stamp_of(source.rank);
     latest = stamp == kAway ? latest : std::max(latest, stamp);
   }
   return latest;

@@ -54,7 +54,7 @@ class BucketWindows {
   /// Tensor b and its associated weight become `kept` times themselves plus the sum of all buffers,
   /// which become zero.
   void collect(std::size_t b, double kept);
-  /// The stamp of what `rank` has put last for the last tensor, as long as it was not dropped.
+  /// The stamp of what `rank`, a source, has put last for the last tensor; 0 where it was dropped.
   [[nodiscard]] std::int64_t stamp_of(int rank) const;
   /// The highest of all ranks that are not away.
   [[nodiscard]] std::int64_t latest_stamp() const;

@@ -15,6 +15,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import graph_of, matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
 from bluefog_cpp.torch._own.algorithms import Algorithm, Bucket, Mixing, Number, Option
+from bluefog_cpp.torch._own.classes import check_class, is_same
 from bluefog_cpp.torch._own.schedules import schedule_from
 
 _MOST_STEPS = 1024
@@ -71,22 +72,12 @@ def register_algorithm(algorithm: type[Algorithm]) -> type[Algorithm]:
     InvalidArgument for names that are taken and attributes that make no sense, each by its name.
     """
     call = "register_algorithm"
-    if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
-        raise ArgumentTypeError(f"{_arguments.place(call)}: algorithm: expected a subclass of "
-                                f"bf.Algorithm, found {_arguments.described(algorithm)}")
-    if algorithm.step is Algorithm.step:
-        raise InvalidArgument(f"{_arguments.place(call)}: {algorithm.__name__}: expected a method "
-                              "'step', found none")
+    check_class(call, "algorithm", algorithm, Algorithm, "step")
     description = _described(call, algorithm)
     former = _classes.get(description.name)
     core.register_python_algorithm(description, former is not None and is_same(former, algorithm))
     _classes[description.name] = algorithm
     return algorithm
-
-
-def is_same(former: type, new: type) -> bool:
-    """Whether the two stand for one class, which was made twice."""
-    return (former.__module__, former.__qualname__) == (new.__module__, new.__qualname__)
 
 
 def first_line(text: str | None) -> str:

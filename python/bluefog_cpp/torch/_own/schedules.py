@@ -8,7 +8,8 @@ import networkx as nx
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
-from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
+from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._own.classes import check_class, is_same
 
 _MOST_SHOWN_STEPS = 2**62
 _classes: dict[str, type["Schedule"]] = {}
@@ -78,17 +79,10 @@ def register_schedule(schedule: type[Schedule]) -> type[Schedule]:
     InvalidArgument for a name that is none or taken, also by a family of `bftopo list`.
     """
     call = "register_schedule"
-    if not (isinstance(schedule, type) and issubclass(schedule, Schedule)):
-        raise ArgumentTypeError(f"{_arguments.place(call)}: schedule: expected a subclass of "
-                                f"bf.Schedule, found {_arguments.described(schedule)}")
-    if schedule.graph is Schedule.graph:
-        raise InvalidArgument(f"{_arguments.place(call)}: {schedule.__name__}: expected a method "
-                              "'graph', found none")
+    check_class(call, "schedule", schedule, Schedule, "graph")
     name = _arguments.checked(call, "name", _arguments.dashed_name, schedule.name)
     former = _classes.get(name)
-    is_new = former is None or (former.__module__, former.__qualname__) != (
-        schedule.__module__, schedule.__qualname__)
-    if name in core.family_names() or (former is not None and is_new):
+    if name in core.family_names() or (former is not None and not is_same(former, schedule)):
         raise InvalidArgument(f"{_arguments.place(call)}: name: expected one that no schedule has, "
                               f"found '{name}'")
     _classes[name] = schedule
