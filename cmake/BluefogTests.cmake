@@ -50,21 +50,26 @@ endfunction()
 # STAND_IN: tests of the product on a stand-in for a GPU alone. They run in the release preset: the
 # stand-in itself finds what touches device memory that it may not, and what no event orders. What is
 # left are races of the library's threads, which ThreadSanitizer looks for with BLUEFOG_LONG_TESTS.
+# CI_WITHOUT: cases that run with BLUEFOG_LONG_TESTS alone, as GoogleTest filters name them.
 if(NOT BLUEFOG_SANITIZE OR (BLUEFOG_LONG_TESTS AND BLUEFOG_SANITIZE MATCHES "thread"))
   set(BLUEFOG_STAND_IN_TESTS ON)
 else()
   set(BLUEFOG_STAND_IN_TESTS OFF)
 endif()
 function(bluefog_run_cases label name processors)
-  cmake_parse_arguments(arg "STAND_IN" "" "" ${ARGN})
+  cmake_parse_arguments(arg "STAND_IN" "CI_WITHOUT" "" ${ARGN})
   set(labels ${label})
   if(arg_STAND_IN)
     list(APPEND labels stand_in)
   endif()
   set(target ${label}_${name})
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  set(filter)
+  if(arg_CI_WITHOUT AND NOT BLUEFOG_LONG_TESTS)
+    set(filter "--gtest_filter=*-${arg_CI_WITHOUT}")
+  endif()
   bluefog_add_ranks_test(${label}.${name} LABELS ${labels} PROCESSORS ${processors} RANKS 1
-                         COMMAND $<TARGET_FILE:${target}>)
+                         COMMAND $<TARGET_FILE:${target}> ${filter})
   # On 2 and 4 threads a sanitizer finds what it finds on more, and so does the stand-in; lines are
   # reached on these. On 8 the bodies run as processes.
   if(NOT BLUEFOG_LONG_TESTS)

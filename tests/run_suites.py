@@ -30,8 +30,8 @@ import launches as launch_list
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The rungs of each sanitized preset. Release and debug have all but the fuzzers.
-SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "mpi", "launcher",
-                                                        "fuzz"}}
+SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "mpi", "fuzz"}}
+LONG_RUNGS = {"asan": {"launcher"}}
 # Beyond the cores: ranks of most tests rather wait than compute.
 JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.
@@ -159,7 +159,7 @@ def run_preset(steps, preset, builds_ahead, level):
                                          "--output-junit", str(junit)])
     expected = counts.expected_launches(listed.stdout)
     launches = counts.launches_of(preset, junit, expected, ranks_folder, code)
-    return (launches + counts.missing_rungs(preset, launches, rungs_of(preset))
+    return (launches + counts.missing_rungs(preset, launches, rungs_of(preset, level))
             + unlisted(preset, level, set(expected)))
 
 
@@ -173,11 +173,14 @@ def unlisted(preset, level, registered):
             for name, problem in launch_list.problems(named[preset], registered).items()]
 
 
-def rungs_of(preset):
+def rungs_of(preset, level):
     """The rungs that the tests folder has for this preset."""
     rungs = {path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt")}
     rungs -= SHARED_FOLDERS
-    return rungs & SANITIZED_RUNGS.get(preset, rungs - {"fuzz"})
+    if preset not in SANITIZED_RUNGS:
+        return rungs - {"fuzz"}
+    of_level = LONG_RUNGS.get(preset, set()) if level == "long" else set()
+    return rungs & (SANITIZED_RUNGS[preset] | of_level)
 
 
 def main():

@@ -135,11 +135,13 @@ class LaunchesTest(Suites):
         self.assertEqual(self.states(found), {"fabric": "failed"})
 
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
-        self.assertEqual(run_suites.rungs_of("release"),
+        self.assertEqual(run_suites.rungs_of("release", "ci"),
                          {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
                           "python", "bfbench", "soak", "chaos", "cuda", "clusters"})
-        self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric", "mpi", "launcher", "fuzz"})
-        self.assertEqual(run_suites.rungs_of("tsan"), {"unit", "fabric"})
+        self.assertEqual(run_suites.rungs_of("asan", "ci"), {"unit", "fabric", "mpi", "fuzz"})
+        self.assertEqual(run_suites.rungs_of("asan", "long"),
+                         {"unit", "fabric", "mpi", "launcher", "fuzz"})
+        self.assertEqual(run_suites.rungs_of("tsan", "long"), {"unit", "fabric"})
 
     def test_what_ctest_lists_is_expected(self):
         listed = {"tests": [
