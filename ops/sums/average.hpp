@@ -1,11 +1,13 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <optional>
 #include <span>
 
 #include "bluefog_cpp/dtype.hpp"
 #include "ops/sums/operand.hpp"
+#include "ops/sums/result_log.hpp"
 
 namespace bluefog::ops {
 
@@ -25,6 +27,33 @@ namespace bluefog::ops {
 /// formed as Σ_s weight_s x_s instead, the base first. Types, order and places as `weighted_sum`.
 void weighted_average(Dtype dtype, std::byte* out, std::span<const Operand> operands,
                       std::size_t base, std::size_t bytes);
+
+/// One of several weighted averages that are formed side by side.
+struct AverageRow {
+  boost::container::small_vector<Operand, 4> operands{};
+  /// The operand from which it counts (`base_of`).
+  std::size_t base = 0;
+  /// The buffers that get it.
+  boost::container::small_vector<std::byte*, 4> results{};
+
+  [[nodiscard]] std::span<const Operand> all_operands() const noexcept {
+    return {operands.data(), operands.size()};
+  }
+};
+
+/// The bytes of a result that `average_rows` forms at once. A log holds so many of each row.
+///
+/// The operands of all rows so stream through the cache side by side, and memory brings what comes
+/// next while results are formed. Of a few KiB at once it would wait for each: among 4 ranks of two
+/// sources these took a fifth longer, tiles of 256 bytes to 2 KiB the same among themselves.
+inline constexpr std::size_t kTileBytes = 512;
+
+/// Each row's `weighted_average`, into all of its results, which may be operands of any row at the
+/// same address: all results of a tile are in the log before one of them is in a buffer.
+/// @param dtype as of `weighted_average`. @param rows are left at the end of the range.
+/// @param bytes of each operand, a multiple of the element's size.
+/// @param log has room for `kTileBytes` of each row.
+void average_rows(Dtype dtype, std::span<AverageRow> rows, std::size_t bytes, ResultLog& log);
 
 /// out[k] ← x_0[k] − (Σ_{s≥1} (x_0[k] − x_s[k])) / n, the mean of n operands. Equal values give
 /// exactly that value. An element whose result is not finite is formed as Σ_s (x_s[k] / n).

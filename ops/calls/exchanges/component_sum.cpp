@@ -12,7 +12,6 @@
 #include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_memory.hpp"
-#include "ops/calls/exchanges/result_log.hpp"
 #include "ops/calls/exchanges/sharded_reduction.hpp"
 #include "topology/mixing/step_graph.hpp"
 
@@ -290,16 +289,47 @@ void ComponentSum::form_share(std::uint64_t call) {
     buffers_.push_back(memory_->at(group_.ranks[place], offer_of(place).place, output_.bytes()));
   }
   const auto rows = result_rows(*component_, {weights.data(), weights.size()});
-  const std::size_t most = block_bytes(group_.size(), rows.size());
   ResultLog log(memory_->log(log_bytes()));
   const Shards shards{.bytes = output_.bytes(), .owners = group_.size()};
-  const std::size_t end = shards.begin(group_.own + 1);
+  const std::size_t begin = shards.begin(group_.own);
+  const std::size_t bytes = shards.begin(group_.own + 1) - begin;
   log.begin(call);
-  for (std::size_t offset = shards.begin(group_.own); offset < end; offset += most) {
-    const std::size_t bytes = std::min(most, end - offset);
-    form(rows, log.results(), offset, bytes);
+  AverageRows averages = averages_of(rows, begin);
+  if (!averages.empty()) {
+    average_rows(output_.dtype, {averages.data(), averages.size()}, bytes, log);
+  } else {
+    form_blocks(rows, begin, bytes, log);
+  }
+}
+
+ComponentSum::AverageRows ComponentSum::averages_of(const ResultRows& rows,
+                                                    std::size_t offset) const {
+  AverageRows averages(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const auto& [place, weight] : rows[i].terms) {
+      averages[i].operands.push_back({.data = buffers_[place] + offset, .weight = weight});
+    }
+    const auto base = base_of(averages[i].all_operands());
+    if (!base) {
+      return {};
+    }
+    averages[i].base = *base;
+    for (const std::size_t place : rows[i].results) {
+      averages[i].results.push_back(buffers_[place] + offset);
+    }
+  }
+  return averages;
+}
+
+void ComponentSum::form_blocks(const ResultRows& rows, std::size_t begin, std::size_t bytes,
+                               ResultLog& log) {
+  const std::size_t most = block_bytes(group_.size(), rows.size());
+  const std::size_t end = begin + bytes;
+  for (std::size_t offset = begin; offset < end; offset += most) {
+    const std::size_t block = std::min(most, end - offset);
+    form(rows, log.results(), offset, block);
     log.note_formed();
-    write(rows, log.results(), offset, bytes);
+    write(rows, log.results(), offset, block);
     log.note_written();
   }
 }

@@ -17,6 +17,8 @@
 #include "ops/calls/group.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/sums/arithmetic.hpp"
+#include "ops/sums/average.hpp"
+#include "ops/sums/result_log.hpp"
 #include "topology/mixing/step_component.hpp"
 #include "topology/neighbor_plan.hpp"
 
@@ -104,7 +106,13 @@ class ComponentSum {
   void describe_offers(ExchangeSpec& spec);
   void describe_receipts(ExchangeSpec& spec);
   [[nodiscard]] bool all_take_part() const;
+  using AverageRows = boost::container::small_vector<AverageRow, kInlineNeighbors>;
+
   void form_share(std::uint64_t call);
+  /// The rows as averages of what lies from `offset` on; none where one of them is no average.
+  [[nodiscard]] AverageRows averages_of(const ResultRows& rows, std::size_t offset) const;
+  /// Forms a share of rows of any weights, all results of some KiB at once.
+  void form_blocks(const ResultRows& rows, std::size_t begin, std::size_t bytes, ResultLog& log);
   void form(const ResultRows& rows, std::byte* results, std::size_t offset, std::size_t bytes);
   void write(const ResultRows& rows, const std::byte* results, std::size_t offset,
              std::size_t bytes) const;

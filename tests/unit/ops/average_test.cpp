@@ -103,6 +103,56 @@ TEST(Average, IntoAnyOfItsOperands) {
   });
 }
 
+/// Rows over all operands but one each, and a last one of the first operand alone.
+std::vector<ops::AverageRow> rows_in_place(std::vector<Values>& operands, std::size_t own) {
+  const std::size_t number = operands.size();
+  std::vector<ops::AverageRow> rows(number);
+  for (std::size_t i = 0; i < number; ++i) {
+    const std::size_t terms = i + 1 == number ? 1 : number - 1;
+    const std::vector<double> weights = random_row(terms, static_cast<unsigned>(i));
+    for (std::size_t t = 0; t < terms; ++t) {
+      rows[i].operands.push_back(
+          {.data = operands[(i + t) % number].bytes().data(), .weight = weights[t]});
+    }
+    rows[i].base = *ops::base_of(rows[i].all_operands());
+    rows[i].results.push_back(operands[(i + own) % number].bytes().data());
+  }
+  return rows;
+}
+
+/// Each has the bits that it has by itself, although results take the places of operands.
+TEST(AverageRows, SideBySideInPlaceOfTheirOperands) {
+  on_every_target([] {
+    for (const Dtype dtype : kFloatingDtypes) {
+      for (const std::size_t number : {1U, 2U, 3U, 4U, 7U}) {
+        for (const std::size_t count : odd_counts()) {
+          const std::vector<Values> before = hard_operands(dtype, number, count);
+          std::vector<Values> sources = before;
+          std::vector<Values> expected(number, Values(dtype, count));
+          for (const std::size_t own : {std::size_t{0}, number - 1}) {
+            std::vector<ops::AverageRow> rows = rows_in_place(sources, own);
+            for (std::size_t i = 0; i < number; ++i) {
+              ops::weighted_average(dtype, expected[(i + own) % number].bytes().data(),
+                                    rows[i].all_operands(), rows[i].base,
+                                    sources[0].bytes().size());
+            }
+            std::vector<Values> operands = before;
+            rows = rows_in_place(operands, own);
+            Values twice(dtype, count);
+            rows[0].results.push_back(twice.bytes().data());
+            std::vector<std::byte> memory(ops::ResultLog::bytes_for(number * ops::kTileBytes));
+            ops::ResultLog log(memory.data());
+            log.begin(1);
+            ops::average_rows(dtype, rows, operands[0].bytes().size(), log);
+            ASSERT_TRUE(operands == expected && twice == expected[own])
+                << name_of(dtype) << ", " << number << " rows of " << count;
+          }
+        }
+      }
+    }
+  });
+}
+
 /// Whatever the weights: zeros of both signs, subnormals, the largest values, and infinities.
 TEST(Average, EqualValuesStayThatValue) {
   on_every_target([] {
