@@ -246,7 +246,7 @@ def never_run(args, records):
     if args.backend:
         return
     if "gloo" in args.without:  # calls from C++ say it themselves
-        yield {"peer": "gloo from Python", "not_run": "left out by --without gloo"}
+        yield {"peer": "bluefog_cpp and gloo from Python", "not_run": "left out by --without gloo"}
     if "nccl" in args.without:
         yield {"peer": "NCCL", "not_run": "left out by --without nccl"}
     reason = why_no_link(args)

@@ -8,7 +8,7 @@ from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import count_text
-from bfbench.reports import report
+from bfbench.reports import charts, report
 from bfbench.reports.units import size_text
 from bfbench.versions import versions
 
@@ -68,9 +68,31 @@ def titled_rows(records):
                 for r in records if (r["ranks"], r["bytes"]) == (ranks, size)])
 
 
+def case_text(record):
+    slow = f", one rank {record['slow']:g} times" if record["slow"] != 1 else ""
+    return f"spread {record['spread']:g}{slow}"
+
+
+def charts_of(records):
+    """(name, figure): how long the ways take, of messages, a panel for each number of ranks and way
+    that is not by messages."""
+    for ranks in sorted({record["ranks"] for record in records}):
+        of_ranks = [record for record in records if record["ranks"] == ranks]
+        ways = [way for way in dict.fromkeys(r["way"] for r in of_ranks) if way != "messages"]
+        yield f"uneven_{ranks}_ranks", charts.panels_of_bars(
+            f"{count_text(ranks, 'rank')}: an iteration's time, of that by messages", [
+                (f"{graph}, {way}",
+                 [charts.Bar(case_text(r), r["share_of_messages"],
+                             f"{r['share_of_messages']:.2f}", charts.OWN,
+                             min(r["starts_share"]), max(r["starts_share"]))
+                  for r in of_ranks if (r["way"], r["graph"]) == (way, graph)])
+                for graph in dict.fromkeys(r["graph"] for r in of_ranks) for way in ways],
+            "of messages; line: least and most of the starts", is_less_better=True)
+
+
 def write_report(folder, about, records, not_run):
-    report.write_files(folder, "Uneven ranks", about, not_run, [], list(titled_rows(records)),
-                       COLUMNS)
+    report.write_files(folder, "Uneven ranks", about, not_run, charts_of(records),
+                       list(titled_rows(records)), COLUMNS)
 
 
 def run(args):

@@ -258,13 +258,16 @@ void neighbor_allreduce_multi(Context& context, std::span<const BufferView> buff
   named.completion = Completion::AsItArrives;  // it is waited for here
   const std::size_t piece_bytes = piece_bytes_of(buffers);
   ContextCore& core = context.core();
-  core.scratch().with(
-      buffers.size() > 1 ? piece_bytes : 0,
-      [&](std::size_t bytes) { return core.allocate_shared(bytes); },
-      [&](std::byte* block) {
-        NeighborAllreduceMulti operation(context, buffers, *plan, named, piece_bytes, block);
-        core.engine().run(operation);
-      });
+  const auto allocate = [&](std::size_t bytes) {
+    std::shared_ptr<std::byte> block;
+    // Of a rank without this memory the others hear; else its next call would be taken for this one.
+    validate(context, [&] { block = core.allocate_shared(bytes); });
+    return block;
+  };
+  core.scratch().with(buffers.size() > 1 ? piece_bytes : 0, allocate, [&](std::byte* block) {
+    NeighborAllreduceMulti operation(context, buffers, *plan, named, piece_bytes, block);
+    core.engine().run(operation);
+  });
 }
 
 }  // namespace bluefog::ops

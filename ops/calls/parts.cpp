@@ -51,6 +51,16 @@ class Check {
           where(context_, kind_), output.count, input.count));
     }
   }
+  /// What is sent to others must not lie where what they send is written.
+  void apart(const ConstBufferView& sent, const BufferView& taken) const {
+    const bool is_same = sent.data == taken.data && sent.count > 0 && taken.count > 0;
+    if (is_same || overlaps_in_part(sent, taken)) {
+      throw InvalidArgument(
+          fmt::format("{}: expected inputs and outputs apart, found an input of {} bytes and an "
+                      "output of {} bytes overlapping; give copies of the inputs",
+                      where(context_, kind_), sent.bytes(), taken.bytes()));
+    }
+  }
 
  private:
   const Context& context_;
@@ -193,8 +203,8 @@ Work scatter_nonblocking(Context& context, std::vector<ConstBufferView> inputs, 
     check.buffer(output);
     check.root(root);
     check.list("inputs", inputs, is_root ? size_of_group(context) : 0);
-    if (is_root) {
-      check.own(inputs[own], output);
+    for (std::size_t part = 0; part < inputs.size(); ++part) {
+      part == own ? check.own(inputs[own], output) : check.apart(inputs[part], output);
     }
   });
   SentParts sent;
@@ -223,6 +233,13 @@ Work alltoall_nonblocking(Context& context, std::vector<ConstBufferView> inputs,
     check.list("inputs", inputs, size_of_group(context));
     check.list("outputs", outputs, size_of_group(context));
     check.own(inputs[own], outputs[own]);
+    for (std::size_t from = 0; from < inputs.size(); ++from) {
+      for (std::size_t to = 0; to < outputs.size(); ++to) {
+        if (from != own || to != own) {
+          check.apart(inputs[from], outputs[to]);
+        }
+      }
+    }
   });
   copy_own(inputs[own], outputs[own]);
   return Call(context, kKind, dtype, options.name, send_to_others(context, inputs),

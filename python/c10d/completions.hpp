@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -9,31 +11,45 @@
 
 namespace bluefog::c10d_backend {
 
-/// The thread of a group that completes futures, whose callbacks may take any time and any lock,
-/// and may make calls themselves. It begins with the first future.
+/// The threads of a group that complete futures, whose callbacks may take any time and any lock, may
+/// make calls themselves, and may wait for those. One thread looks at all calls, and begins with the
+/// first future; where it is in a callback for a while and calls are in flight, another one looks.
 class Completions {
  public:
   Completions() = default;
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
-  /// Not from that thread itself, unless `stop` was called before.
+  /// Not from such a thread itself, unless `stop` was called before.
   ~Completions() { stop(); }
 
   /// @return false after `stop`: all calls of the group have ended.
   [[nodiscard]] bool add(c10::intrusive_ptr<GroupWork> work);
 
-  /// Ends the thread when it has completed what there is: all calls are done or fail by now. The
+  /// Ends the threads when they have completed what there is: all calls are done or fail by now. The
   /// interpreter's lock must not be held.
   void stop();
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
+
   void run();
+  /// Whether a thread may look now: no other one does, or will in a moment.
+  [[nodiscard]] bool may_look() const;
+  void look_at_first(Lock& lock);
+  /// So that somebody looks at the calls that are in flight.
+  void start_unless_one_is_free();
 
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::deque<c10::intrusive_ptr<GroupWork>> works_;
   bool is_stopped_ = false;
-  std::thread thread_;
+  bool is_looking_ = false;
+  std::size_t thread_count_ = 0;
+  std::size_t in_callbacks_ = 0;
+  /// When the last one of these began.
+  Clock::time_point callback_begin_{};
+  std::deque<std::thread> threads_;
 };
 
 }  // namespace bluefog::c10d_backend

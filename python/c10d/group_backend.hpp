@@ -89,12 +89,12 @@ class GroupBackend final : public ::c10d::Backend {
 
  private:
   [[nodiscard]] Work allgather_lists(CallPlace place, const at::Tensor& input,
-                                     const Tensors& outputs, Keeps keeps);
+                                     const Tensors& outputs, Keeps keeps, std::string form);
   [[nodiscard]] Work allgather_flat(CallPlace place, const at::Tensor& input,
-                                    const at::Tensor& output, Keeps keeps);
+                                    const at::Tensor& output, Keeps keeps, std::string form);
   [[nodiscard]] Work reduce_scatter_flat(CallPlace place, const at::Tensor& input,
                                          const at::Tensor& output, const ::c10d::ReduceOp& rule,
-                                         Keeps keeps);
+                                         Keeps keeps, std::string form);
   void close() noexcept;
 
   std::shared_ptr<Context> context_;

@@ -17,7 +17,8 @@ WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& opt
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
     BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
-      return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
+      how.name = form_of(only(place, "tensors", tensors));
+      return operand_of(place, tensors.front(), options.reduceOp, keeps(manner));
     });
     calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
   });
@@ -37,8 +38,9 @@ WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
           }
           return all;
         });
-        for (BufferView& view : views) {
-          calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
+        for (std::size_t i = 0; i < views.size(); ++i) {
+          how.name = form_of(tensors[i], i, tensors.size());
+          calls.push_back(ops::allreduce_nonblocking(*context_, std::move(views[i]), how));
         }
       });
 }
@@ -48,8 +50,9 @@ WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& opt
   return calls_.started(manner, "broadcast", tensors, [&](const CallPlace& place, Calls& calls) {
     BufferView view = calls_.arguments(
         [&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
-    calls.push_back(
-        ops::broadcast_nonblocking(*context_, std::move(view), static_cast<int>(options.rootRank)));
+    calls.push_back(ops::broadcast_nonblocking(*context_, std::move(view),
+                                               static_cast<int>(options.rootRank),
+                                               {.name = form_of(tensors.front())}));
   });
 }
 
@@ -59,7 +62,8 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
     ops::ReduceOptions how;
     BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
-      return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
+      how.name = form_of(only(place, "tensors", tensors));
+      return operand_of(place, tensors.front(), options.reduceOp, keeps(manner));
     });
     calls.push_back(ops::reduce_nonblocking(*context_, std::move(view),
                                             static_cast<int>(options.rootRank), how));
@@ -69,24 +73,26 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
 // ---- gathering
 
 Work GroupBackend::allgather_lists(CallPlace place, const at::Tensor& input, const Tensors& outputs,
-                                   Keeps keeps) {
+                                   Keeps keeps, std::string form) {
   ConstBufferView own;
   auto places = calls_.arguments([&] {
     own = part_of(place, "input", input, input, keeps);
     return parts_of<BufferView>(place, "outputs", outputs, input, keeps);
   });
-  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places));
+  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places),
+                                          {.name = std::move(form)});
 }
 
 Work GroupBackend::allgather_flat(CallPlace place, const at::Tensor& input,
-                                  const at::Tensor& output, Keeps keeps) {
+                                  const at::Tensor& output, Keeps keeps, std::string form) {
   ConstBufferView own;
   auto places = calls_.arguments([&] {
     own = part_of(place, "input", input, input, keeps);
     return equal_parts(place, "output", part_of(place, "output", output, input, keeps), getSize(),
                        own.count);
   });
-  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places));
+  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places),
+                                          {.name = std::move(form)});
 }
 
 WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -98,17 +104,18 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
       (void)only(place, "inputs", inputs);
       check_count(place, "lists of outputs", 1, outputs.size());
     });
-    calls.push_back(allgather_lists(place, inputs.front(), outputs.front(), keeps(manner)));
+    calls.push_back(allgather_lists(place, inputs.front(), outputs.front(), keeps(manner),
+                                    form_of(inputs.front())));
   });
 }
 
 WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                          const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
-  return calls_.started(manner, "all_gather_into_tensor", {output},
-                        [&](const CallPlace& place, Calls& calls) {
-                          calls.push_back(allgather_flat(place, input, output, keeps(manner)));
-                        });
+  return calls_.started(
+      manner, "all_gather_into_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
+        calls.push_back(allgather_flat(place, input, output, keeps(manner), form_of(input)));
+      });
 }
 
 // torch gives the lists by rank, with a tensor for each input.
@@ -119,23 +126,24 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
   for (const Tensors& of_rank : outputs) {
     result.insert(result.end(), of_rank.begin(), of_rank.end());
   }
-  return calls_.started(
-      manner, "all_gather_coalesced", std::move(result), [&](const CallPlace& place, Calls& calls) {
-        calls_.arguments([&] {
-          check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()),
-                      outputs.size());
-          for (const Tensors& of_rank : outputs) {
-            check_count(place, "outputs", inputs.size(), of_rank.size());
-          }
-        });
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          Tensors places;
-          for (const Tensors& of_rank : outputs) {
-            places.push_back(of_rank[i]);
-          }
-          calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner)));
-        }
-      });
+  return calls_.started(manner, "all_gather_coalesced", std::move(result),
+                        [&](const CallPlace& place, Calls& calls) {
+                          calls_.arguments([&] {
+                            check_count(place, "lists of outputs",
+                                        static_cast<std::size_t>(getSize()), outputs.size());
+                            for (const Tensors& of_rank : outputs) {
+                              check_count(place, "outputs", inputs.size(), of_rank.size());
+                            }
+                          });
+                          for (std::size_t i = 0; i < inputs.size(); ++i) {
+                            Tensors places;
+                            for (const Tensors& of_rank : outputs) {
+                              places.push_back(of_rank[i]);
+                            }
+                            calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner),
+                                                            form_of(inputs[i], i, inputs.size())));
+                          }
+                        });
 }
 
 WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -146,7 +154,8 @@ WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tenso
       [&](const CallPlace& place, Calls& calls) {
         calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
         for (std::size_t i = 0; i < inputs.size(); ++i) {
-          calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner)));
+          calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner),
+                                         form_of(inputs[i], i, inputs.size())));
         }
       });
 }
@@ -164,7 +173,8 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
       return parts_of<BufferView>(place, "outputs", result, input, keeps(manner));
     });
     calls.push_back(ops::gather_nonblocking(*context_, std::move(own), std::move(places),
-                                            static_cast<int>(options.rootRank)));
+                                            static_cast<int>(options.rootRank),
+                                            {.name = form_of(inputs.front())}));
   });
 }
 
@@ -184,7 +194,8 @@ WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                         keeps(manner));
     });
     calls.push_back(ops::scatter_nonblocking(*context_, std::move(parts), std::move(own),
-                                             static_cast<int>(options.rootRank)));
+                                             static_cast<int>(options.rootRank),
+                                             {.name = form_of(outputs.front())}));
   });
 }
 
@@ -216,8 +227,8 @@ WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& 
 
 Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
                                        const at::Tensor& output, const ::c10d::ReduceOp& rule,
-                                       Keeps keeps) {
-  ops::ReduceOptions how;
+                                       Keeps keeps, std::string form) {
+  ops::ReduceOptions how{.name = std::move(form)};
   BufferView own;
   auto parts = calls_.arguments([&] {
     how.reduction = reduction_of(place, rule);
@@ -236,7 +247,8 @@ WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& in
   const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
   return calls_.started(
       manner, "reduce_scatter_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
-        calls.push_back(reduce_scatter_flat(place, input, output, options.reduceOp, keeps(manner)));
+        calls.push_back(reduce_scatter_flat(place, input, output, options.reduceOp, keeps(manner),
+                                            form_of(input)));
       });
 }
 
@@ -248,8 +260,8 @@ WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tenso
       [&](const CallPlace& place, Calls& calls) {
         calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
         for (std::size_t i = 0; i < inputs.size(); ++i) {
-          calls.push_back(
-              reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner)));
+          calls.push_back(reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp,
+                                              keeps(manner), form_of(inputs[i], i, inputs.size())));
         }
       });
 }
@@ -265,7 +277,8 @@ WorkHandle GroupBackend::alltoall(Tensors& outputs, Tensors& inputs,
       sent = parts_of<ConstBufferView>(place, "inputs", inputs, inputs.front(), keeps(manner));
       return parts_of<BufferView>(place, "outputs", outputs, inputs.front(), keeps(manner));
     });
-    calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
+    calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken),
+                                              {.name = form_of(inputs.front())}));
   });
 }
 
@@ -283,7 +296,8 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
           sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
           return parts_by_rows(place, "output", to, output, output_rows, getSize());
         });
-        calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
+        calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken),
+                                                  {.name = form_of(input)}));
       });
 }
 

@@ -97,6 +97,29 @@ BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
                          keeps);
 }
 
+std::string form_of(const at::Tensor& tensor) {
+  std::string form;
+  if (!dtype_named(tensor.scalar_type())) {
+    form = fmt::format("of {}", c10::toString(tensor.scalar_type()));
+  }
+  if (!tensor.is_contiguous()) {
+    // Where a dimension has one index its stride means nothing.
+    std::vector<std::int64_t> strides;
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+      if (tensor.size(d) > 1) {
+        strides.push_back(tensor.stride(d));
+      }
+    }
+    form += fmt::format("{}of strides [{}]", form.empty() ? "" : ", ", fmt::join(strides, ", "));
+  }
+  return form;
+}
+
+std::string form_of(const at::Tensor& tensor, std::size_t index, std::size_t count) {
+  const std::string form = form_of(tensor);
+  return fmt::format("{}{}tensor {} of {}", form, form.empty() ? "" : ", ", index + 1, count);
+}
+
 std::vector<BufferView> equal_parts(CallPlace place, std::string_view what, const BufferView& whole,
                                     std::int64_t parts, std::int64_t elements) {
   if (whole.count != parts * elements) {

@@ -36,6 +36,13 @@ enum class Keeps : std::uint8_t { Memory, Nothing };
 /// The same for calls that move bytes, which take any dtype.
 [[nodiscard]] BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps);
 
+/// What the ranks of a call compare of a tensor beside its buffer: its dtype where that of the buffer
+/// is another one, and its order of elements where it is not contiguous. Nothing for most tensors.
+[[nodiscard]] std::string form_of(const at::Tensor& tensor);
+
+/// The same of tensor number `index` of a call's `count`, each of which goes by itself.
+[[nodiscard]] std::string form_of(const at::Tensor& tensor, std::size_t index, std::size_t count);
+
 /// The equal parts of a contiguous tensor, along its first dimension, by rank.
 /// @throws InvalidArgument also where it does not have `parts` times `elements` elements.
 [[nodiscard]] std::vector<BufferView> equal_parts(CallPlace place, std::string_view what,

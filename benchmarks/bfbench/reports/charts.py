@@ -20,7 +20,7 @@ PEERS = {"Decent-DP": "#76a35c", "NCCL": "#76a35c", "Open MPI": "#9a86bd", "blue
 OTHER = "#b8bcc2"
 # Lines of one colour differ by style.
 STYLES = ("-", "--", "-.", ":", (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (8, 2, 1, 2)))
-ROOM_FOR_FIGURES = 0.75  # beside the longest bar, as a share of it
+BESIDE_BAR = 5  # points between a bar's end and its figure
 SAMPLE = 0.08  # of a line beside its name, as a share of the axes' width
 LEAST_GAP = 0.055  # between the names of lines, as a share of the axes' height
 
@@ -60,7 +60,7 @@ def colour_of(peer):
 
 
 def draw_bars(axes, bars, is_less_better=False):
-    """The best on top; the longest leaves room for its figure."""
+    """The best on top."""
     bars = sorted(bars, key=lambda bar: bar.value, reverse=not is_less_better)
     places = range(len(bars))
     drawn = axes.barh(places, [bar.value for bar in bars], 0.72,
@@ -70,13 +70,11 @@ def draw_bars(axes, bars, is_less_better=False):
             axes.plot([bar.low, bar.high], [place, place], color="black", linewidth=1.2)
     for place, bar in zip(places, bars):
         end = max(bar.value, bar.high or 0)
-        axes.annotate(bar.text, (end, place), (5, 0), textcoords="offset points", va="center",
-                      fontsize=9)
+        axes.annotate(bar.text, (end, place), (BESIDE_BAR, 0), textcoords="offset points",
+                      va="center", fontsize=9)
     axes.set_yticks(places, [bar.name for bar in bars], fontsize=9)
     axes.invert_yaxis()
-    longest = max([max(bar.value, bar.high or 0) for bar in bars], default=1)
-    axes.set_xlim(0, longest * (1 + ROOM_FOR_FIGURES))
-    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
+    axes.set_xlim(0, longest_of(bars) * 2)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right"):
@@ -84,9 +82,28 @@ def draw_bars(axes, bars, is_less_better=False):
     return drawn
 
 
-def panels_of_bars(title, panels, label, is_less_better=False):
+def longest_of(bars):
+    return max([max(bar.value, bar.high or 0) for bar in bars], default=1)
+
+
+def make_room_for_figures(axes, bars):
+    """Scales the axes, whose place in the figure is known, so that no figure is cut off."""
+    width = axes.get_window_extent().width
+    longest = longest_of(bars)
+    limit = longest
+    for text in axes.texts:
+        room = text.get_window_extent().width + 2 * BESIDE_BAR
+        end = text.xy[0]
+        limit = max(limit, end * width / max(width - room, 0.2 * width))
+    axes.set_xlim(0, limit)
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
+
+
+def panels_of_bars(title, panels, label, is_less_better=False, tick_text=None):
     """A figure of (title, bars) below each other, each with its own scale, and at most eight bars:
-    it says so where there are more."""
+    it says so where there are more.
+
+    tick_text: how a number is written at the axis."""
     panels = [(name, chosen_of(bars, is_less_better), len(bars)) for name, bars in panels]
     heights = [len(bars) + 1.6 for _, bars, _ in panels]
     figure, all_axes = subplots(len(panels), 1, figsize=(10, 0.9 + 0.3 * sum(heights)),
@@ -96,8 +113,13 @@ def panels_of_bars(title, panels, label, is_less_better=False):
         rest = f"{len(bars)} of {count}, of ours the best; all are in the table"
         axes.set_title(f"{name} ({rest})" if count > len(bars) else name, fontsize=10,
                        loc="left", fontweight="bold")
+        if tick_text:
+            axes.xaxis.set_major_formatter(lambda value, _: tick_text(value))
     all_axes[-1, 0].set_xlabel(label, fontsize=9)
     figure.suptitle(wrapped(title), fontsize=11)
+    figure.draw_without_rendering()  # texts have a size then
+    for axes, (_, bars, _) in zip(all_axes.flat, panels):
+        make_room_for_figures(axes, bars)
     return figure
 
 

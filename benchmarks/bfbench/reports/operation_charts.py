@@ -6,7 +6,7 @@ import re
 from bfbench.records import LIMITS, count_text, kind
 from bfbench.reports import charts
 from bfbench.reports.charts import Bar
-from bfbench.reports.units import device_text, size_text, time_text
+from bfbench.reports.units import device_text, round_time_text, size_text, time_text
 
 # Endings of an operation's name that tell how it was run, not what it does.
 HOW = re.compile(r", (threads bound|shared buffers|transport \w+|xhc|C library|own.*)$"
@@ -43,13 +43,13 @@ def order_of(record):
 
 
 def fastest_of_each(records):
-    """At most eight records of one place: of each line the fastest."""
+    """Of each line the fastest of the records of one place; those that matter most come first."""
     found = {}
     for record in records:
         line = line_of(record)
         if line not in found or record["median_us"] < found[line]["median_us"]:
             found[line] = record
-    return sorted(found.values(), key=order_of)[:charts.MOST_BARS]
+    return sorted(found.values(), key=order_of)
 
 
 def name_of(record):
@@ -78,15 +78,16 @@ def chart_of_times(records, title):
         f"{title}: median time of a call, slowest rank", [
             (size_text(bytes_), [bar_of(record) for record in fastest_of_each(group)])
             for bytes_, group in by_size.items()],
-        "time in µs; GB/s: 2 · size / time; line: least and most of the starts",
-        is_less_better=True)
+        "time; GB/s: 2 · size / time; line: least and most of the starts",
+        is_less_better=True, tick_text=round_time_text)
 
 
 def lines_of(records):
     """Records of each line by rising size. The fastest stands for a line at each size."""
     lines = {}
     for bytes_ in sorted({record["bytes"] for record in records}):
-        for record in fastest_of_each(r for r in records if r["bytes"] == bytes_):
+        fastest = fastest_of_each(r for r in records if r["bytes"] == bytes_)
+        for record in fastest[:charts.MOST_BARS]:
             lines.setdefault(line_of(record), []).append(record)
     return lines
 

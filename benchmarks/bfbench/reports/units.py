@@ -2,9 +2,18 @@
 
 
 def time_text(microseconds):
-    if microseconds < 1000:
-        return f"{microseconds:.2f} us"
-    return f"{microseconds / 1000:.2f} ms"
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= factor:
+            return f"{microseconds / factor:.2f} {unit}"
+    return f"{microseconds:.2f} us"
+
+
+def round_time_text(microseconds):
+    """Of a time without many digits, as on an axis."""
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= factor:
+            return f"{microseconds / factor:g} {unit}"
+    return f"{microseconds:g} µs" if microseconds else "0"
 
 
 def size_text(bytes_):

@@ -171,10 +171,11 @@ constexpr std::array kRows{
          "has parameters of its own."},
         read_flag<&Settings::shared_buckets>},
     Row{{"BLUEFOG_SYNCHRONISATION", "auto, component, neighbours", "", "auto",
-         "Whom `neighbor_allreduce` in place waits for, from 128 KiB on. component: all ranks of a host "
-         "that the step ties together, each of which forms its share of all results where the buffers "
-         "lie, if these are in shared memory; neighbours: those it hears alone, by messages; auto: as "
-         "component, unless these waits cost more than messages. One rank with neighbours suffices."},
+         "Whom `neighbor_allreduce` in place waits for, from 128 KiB on, among more than 4 ranks from "
+         "32 KiB for each. component: all ranks of a host that the step ties together, each of which "
+         "forms its share of all results where the buffers lie, if these are in shared memory; "
+         "neighbours: those it hears alone, by messages; auto: as component, unless these waits cost "
+         "more than messages. One rank with neighbours suffices."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.synchronisation = parse_synchronisation(name, value);
         }},

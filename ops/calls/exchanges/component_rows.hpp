@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "bluefog_cpp/engine/exchange_spec.hpp"
@@ -23,7 +25,11 @@ struct ResultRow {
     std::size_t place = 0;
     double weight = 1.0;
 
-    friend bool operator==(const Term&, const Term&) = default;
+    /// Whether it gives the same bits: a weight of −0 and one of 0 do not.
+    friend bool operator==(const Term& a, const Term& b) noexcept {
+      return a.place == b.place &&
+             std::bit_cast<std::uint64_t>(a.weight) == std::bit_cast<std::uint64_t>(b.weight);
+    }
   };
   /// By rising place, as messages are combined.
   boost::container::small_vector<Term, 1 + kInlineNeighbors> terms{};

@@ -18,11 +18,11 @@ MOST_ELEMENTS = 2**59
 def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Zeros on the CPU in memory that the other ranks of this host reach, else as `torch.zeros`.
 
-    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of
-    two ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
-    collective; each rank makes its own. A fork of the process shares the memory: what one writes
-    the other one sees. The system's memory is taken at once. The tensor cannot grow (`resize_`),
-    like one of torch.from_blob.
+    `allreduce_` and `neighbor_allreduce_` of such tensors on all ranks, from 128 KiB on (among more
+    than 4 ranks from 32 KiB for each), copy nothing on its way: each rank forms its share of all
+    results where they lie. Not collective; each rank makes its own. A fork of the process shares
+    the memory: what one writes the other one sees. The system's memory is taken at once. The tensor
+    cannot grow (`resize_`), like one of torch.from_blob.
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
     Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the

@@ -66,7 +66,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    result = core.fresh_like(source)
+    result = runtime.result_like(source)
     return _run(runtime, source, result, step, name, lambda: to_device_of(tensor)(result))
 
 
@@ -124,7 +124,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float |
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    result = core.fresh_like(source)
+    result = runtime.result_like(source)
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result,
                                                           step.plan,
                                                           step.checked, name or ""))
@@ -340,7 +340,7 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
     partner = _partner(runtime, target_rank)
     weights = runtime.or_refuse(lambda: _pair_weights(runtime, self_weight, pair_weight), partner)
     source = runtime.source("pair_gossip", tensor, name, elements, partner=partner)
-    result = core.fresh_like(source)
+    result = runtime.result_like(source, partner)
     work = core.start_pair_gossip(runtime.context, source, result, partner, *weights, name or "")
     finish = to_device_of(tensor)
     return runtime.add(work, lambda _: finish(result))

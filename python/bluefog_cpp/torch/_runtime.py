@@ -138,6 +138,10 @@ class Runtime:
             self.context.refuse(_arguments.utf8(str(error)), partner)
             raise
 
+    def result_like(self, source: torch.Tensor, partner: int = -1) -> torch.Tensor:
+        """Memory for the result of a call. Where there is none, the call counts as refused."""
+        return self.or_refuse(lambda: core.fresh_like(source), partner)
+
     def argument(self, call: str, name: str, check: Callable[[Any], T], value: Any,
                  partner: int = -1) -> T:
         """`checked`, of a call that peers take part in: they hear of what is wrong."""

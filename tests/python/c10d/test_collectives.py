@@ -1,5 +1,7 @@
 """Every call of torch.distributed, its values beside gloo's."""
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -195,6 +197,20 @@ def test_works_and_futures(rank, size):
     assert work.get_future().then(again).wait().eq(size * size).all()
     dist.barrier()
     assert dist.barrier(async_op=True).wait()
+
+
+def test_a_callback_waits_for_another_call(rank, size):
+    """Whoever is late in it: gradients of DDP's PowerSGD hook are averaged by such calls."""
+    def nested(done):
+        if rank == size - 1:
+            time.sleep(0.1)
+        return dist.all_reduce(done.value()[0].clone(), async_op=True).get_future().wait()[0]
+
+    futures = [dist.all_reduce(torch.ones(4), async_op=True).get_future().then(nested)
+               for _ in range(2)]
+    for future in futures:
+        assert future.wait().eq(size * size).all()
+
 
 
 def test_strides(both, rank):

@@ -71,6 +71,18 @@ TEST(ResultRows, OfRanksWithEqualOnesAreOne) {
   EXPECT_THAT(unlike[1].results, ElementsAre(1));
 }
 
+/// Zeros of both signs make results of both signs.
+TEST(ResultRows, WithZerosOfTwoSignsAreTwo) {
+  const auto component = complete(2);
+  const std::vector<double> zero{0.0};
+  const std::vector<double> negative{-0.0};
+  const std::vector<double> one{1.0};
+  const std::vector<RankStepWeights> weights{
+      {.self = 0.0, .sources = zero, .destinations = one},
+      {.self = -0.0, .sources = negative, .destinations = one}};
+  EXPECT_EQ(result_rows(*component, weights).size(), 2U);
+}
+
 TEST(ResultRows, OfARankThatHearsNobodyAreItsOwnValue) {
   const auto component = StepComponent::around(0, 2, [](int rank) {
     return rank == 0 ? StepLinks{.sources = {}, .destinations = {1}}
