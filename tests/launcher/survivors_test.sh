@@ -59,10 +59,10 @@ in_a_sum)
 stopped_in_a_sum)
   # The one that is stopped has the others' old memory, and writes there when it wakes.
   for percent in 40 70; do
-    rm -f "$work/woken"
-    BLUEFOG_SYNCHRONISATION=component BLUEFOG_TIMEOUT=3 run "$bfrun" -np 4 --min-np 2 bash -c '
+    rm -f "$work"/woken*
+    BLUEFOG_SYNCHRONISATION=component BLUEFOG_TIMEOUT=5 run "$bfrun" -np 4 --min-np 2 bash -c '
       [ $RANK = 2 ] || exec "$0" "$@"
-      "$0" "$@" & sleep 10; kill -CONT $!; sleep 1; touch "$2"; wait $!' "$program" "$percent" "$work/woken"
+      "$0" "$@" & until [ -f "$2.anew" ]; do sleep 0.1; done; sleep 0.5; kill -CONT $!; sleep 1; touch "$2"; wait $!' "$program" "$percent" "$work/woken"
     [[ "$(grep -cE "^rank [013] of 3: [0-9]+ of 4194304 elements were left" "$work/out")" == 3 ]] ||
       fail "expected three survivors of a stop after $percent % of its share"
     expect_error "have gone on without this one"

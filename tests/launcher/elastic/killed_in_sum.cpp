@@ -1,7 +1,8 @@
 // killed_in_sum PERCENT [FILE]: ranks average in place, in memory that they share, and rank 2 is killed
-// when it has written so much of its share of the results. Each element of those that are left has to be what it
-// was before the average or after it, and the others go on. With FILE rank 2 is stopped, and the others
-// average in new memory until there is the file: not one bit of it changes when rank 2 wakes.
+// when it has written so much of its share of the results. Each element of those that are left has to be
+// what it was before the average or after it, and the others go on. With FILE rank 2 is stopped, and the
+// others average in new memory, say so by a file FILE.anew, and go on until there is FILE: not one bit of
+// the memory changes when rank 2 wakes.
 // Prints a line for each rank that comes to the end.
 #include <fmt/format.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -139,6 +141,10 @@ int run(double written, const std::string& file) {
     }
   }
   Averages anew(*smaller);
+  anew.make(0);
+  if (!file.empty() && smaller->rank() == 0) {
+    std::ofstream(file + ".anew") << "yes\n";
+  }
   for (int step = 0; step < kStepsBeyond || !is_there(*smaller, file); ++step) {
     anew.make(step);
   }

@@ -52,7 +52,8 @@ if [[ "$(id -u)" == 0 && ! -d /run/sshd ]]; then
     'mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"' bash "${start_sshd[@]}")
 fi
 "${start_sshd[@]}" 2>"$work/ssh/log" </dev/null & server=$!
-trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf "$work"' EXIT
+trap '[[ -z "${job:-}" ]] || kill "$job" 2>/dev/null
+  kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf "$work"' EXIT
 until (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
   kill -0 "$server" 2>/dev/null || skip "sshd does not start: $(tail -1 "$work/ssh/log")"
   sleep 0.05
