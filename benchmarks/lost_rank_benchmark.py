@@ -5,19 +5,25 @@ on, and under torchrun, which starts all ranks again. One line of figures for ea
 
 With --rejoin: how long it takes until a process that bfrun has started in its place (--respawn)
 trains with the others, and how long these stand still for it. A table, of one job.
+
+With --hosts 4: the ranks are on so many hosts, which are network namespaces of this machine (as
+root), and bfrun starts them there (--host-discovery); without torchrun.
 """
 
 import argparse
 import itertools
 import os
+import pathlib
 import re
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, NamedTuple
 
+HOSTS_FOLDER = pathlib.Path(__file__).resolve().parents[1] / "tests/hosts"
 RANKS = 4
 KILL_STEP = 30
 STEPS = 60
@@ -149,9 +155,23 @@ class Rejoin(NamedTuple):
     """From the kill to the end of the first step of all."""
 
 
-def rejoins(bfrun: str, kills: int) -> list[Rejoin]:
-    words = [bfrun, "-np", str(RANKS), "--min-np", "2", "--respawn", str(kills), sys.executable,
-             __file__, "--train", "--rejoin", "--kills", str(kills)]
+def launcher(bfrun: str, hosts: int, folder: str) -> list[str]:
+    """bfrun with the ranks on this machine, or on so many hosts of netns.sh."""
+    words = [bfrun, "-np", str(RANKS), "--min-np", "2"]
+    if hosts == 0:
+        return words
+    slots = [RANKS // hosts + (host < RANKS % hosts) for host in range(hosts)]
+    discovery = pathlib.Path(folder) / "discover"
+    lines = "".join(f"echo bfhost{host + 1}:{count}\n" for host, count in enumerate(slots))
+    discovery.write_text(f"#!/bin/sh\n{lines}")
+    discovery.chmod(0o755)
+    return [str(HOSTS_FOLDER / "netns.sh"), "-n", str(hosts), "--", *words, "--host-discovery",
+            str(discovery), "--remote-shell", str(HOSTS_FOLDER / "netns_agent.sh")]
+
+
+def rejoins(words: list[str], kills: int) -> list[Rejoin]:
+    words = [*words, "--respawn", str(kills), sys.executable, __file__, "--train", "--rejoin",
+             "--kills", str(kills)]
     job = subprocess.run(words, capture_output=True, text=True, check=False)
     killed = [float(at) for at in re.findall(r"killed at (\S+)", job.stdout)]
     joined = {int(group): (float(ready), float(waited)) for group, ready, waited in re.findall(
@@ -196,6 +216,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20, help="jobs of each kind")
     parser.add_argument("--rejoin", action="store_true",
                         help="kills in one job, whose ranks are started again, in place of both")
+    parser.add_argument("--hosts", type=int, default=0, choices=(0, 2, 3, 4),
+                        help="that the ranks are on; 0: this machine")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.train and arguments.rejoin:
@@ -204,19 +226,24 @@ def main() -> None:
     if arguments.train:
         train()
         return
-    if arguments.rejoin:
-        print_rejoins(rejoins(arguments.bfrun, arguments.kills))
-        return
-    kinds = {
-        "bfrun --min-np, the others go on": [arguments.bfrun, "-np", str(RANKS), "--min-np", "2",
-                                             sys.executable],
-        "torchrun --max-restarts, all start again": [
+    with tempfile.TemporaryDirectory(prefix="lost_rank_") as folder:
+        words = launcher(arguments.bfrun, arguments.hosts, folder)
+        if arguments.rejoin:
+            print_rejoins(rejoins(words, arguments.kills))
+        else:
+            print_standstills(words, arguments.hosts, arguments.kills)
+
+
+def print_standstills(bfrun: list[str], hosts: int, kills: int) -> None:
+    kinds = {"bfrun --min-np, the others go on": [*bfrun, sys.executable]}
+    if hosts == 0:
+        kinds["torchrun --max-restarts, all start again"] = [
             sys.executable, "-m", "torch.distributed.run", "--standalone",
-            f"--nproc-per-node={RANKS}", "--max-restarts=1"],
-    }
-    print(f"{RANKS} ranks, one of which is killed in step {KILL_STEP}; {arguments.kills} times")
+            f"--nproc-per-node={RANKS}", "--max-restarts=1"]
+    place = "" if hosts == 0 else f" on {hosts} hosts"
+    print(f"{RANKS} ranks{place}, one of which is killed in step {KILL_STEP}; {kills} times")
     for kind, words in kinds.items():
-        found = [standstill(words) for _ in range(arguments.kills)]
+        found = [standstill(words) for _ in range(kills)]
         times = sorted(time_ for time_, _ in found)
         print(f"{kind}: {1000 * statistics.median(times):.0f} ms from the kill to the end of the "
               f"next step of all (median; {1000 * times[0]:.0f} to {1000 * times[-1]:.0f}), an "

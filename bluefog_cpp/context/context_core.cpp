@@ -213,7 +213,7 @@ void ContextCore::start_engine(EngineParts parts) {
   parts.timeline = timeline_;
   if (recorder_) {
     parts.recorder = recorder_;
-    parts.recorded_context = recorder_->add_context(membership_.ranks);
+    parts.recorded_context = recorder_->add_context(membership_.epoch, membership_.ranks);
   }
   parts.family = family_;
   parts.losses_revoke = settings_.on_failure == OnFailure::Shrink;

@@ -28,7 +28,7 @@ std::string_view name_of_state(FlightRecorder::State state) {
 }
 
 /// The time of the host's clock, which tells the records of several ranks apart.
-double seconds_since_epoch() {
+double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -46,10 +46,11 @@ FlightRecorder::FlightRecorder(std::string prefix, int rank, int size, Logger lo
   }
 }
 
-int FlightRecorder::add_context(std::vector<int> ranks) {
+int FlightRecorder::add_context(std::uint64_t epoch, std::vector<int> ranks) {
   const std::scoped_lock lock(mutex_);
   size_ = std::max(size_, 1 + std::ranges::max(ranks));
-  contexts_[next_context_] = std::move(ranks);
+  last_group_ = {.epoch = epoch, .ranks = std::move(ranks)};
+  contexts_[next_context_] = last_group_;
   return next_context_++;
 }
 
@@ -88,6 +89,7 @@ FlightRecorder::Ticket FlightRecorder::begin(int context, std::uint64_t call, in
   const std::scoped_lock lock(mutex_);
   Entry& entry = place_for_next();
   entry.context = context;
+  entry.epoch = contexts_.at(context).epoch;
   entry.call = call;
   entry.partner = partner < 0 ? partner : in_launch(context, partner);
   entry.kind = envelope.kind;
@@ -102,6 +104,7 @@ FlightRecorder::Ticket FlightRecorder::begin_window_call(std::string_view call,
   const std::scoped_lock lock(mutex_);
   Entry& entry = place_for_next();
   entry.window_call = call;
+  entry.epoch = last_group_.epoch;
   entry.dtype = window.dtype;
   entry.count = window.count;
   entry.name = window.name;
@@ -179,6 +182,9 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
     if (entry->context > 0) {
       call["context"] = entry->context;
     }
+    if (entry->epoch > 0) {
+      call["epoch"] = entry->epoch;
+    }
     if (entry->partner >= 0) {
       call["partner"] = entry->partner;
     }
@@ -193,9 +199,14 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
     }
     calls.push_back(std::move(call));
   }
-  const nlohmann::json record{
-      {"bluefog_flight_record", 1},          {"rank", rank_}, {"size", size_}, {"reason", reason},
-      {"written_at", seconds_since_epoch()}, {"calls", calls}};
+  const nlohmann::json record{{"bluefog_flight_record", 1},
+                              {"rank", rank_},
+                              {"size", size_},
+                              {"epoch", last_group_.epoch},
+                              {"ranks", last_group_.ranks},
+                              {"reason", reason},
+                              {"written_at", seconds_since_1970()},
+                              {"calls", calls}};
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -32,9 +32,9 @@ class FlightRecorder {
   ///   name and the reason.
   FlightRecorder(std::string prefix, int rank, int size, Logger log);
 
-  /// A number for another context: 0 for the first one. @param ranks the numbers of its ranks in the
-  /// launch.
-  [[nodiscard]] int add_context(std::vector<int> ranks);
+  /// A number for another context: 0 for the first one. @param epoch of its group. @param ranks the
+  /// numbers of its ranks in the launch.
+  [[nodiscard]] int add_context(std::uint64_t epoch, std::vector<int> ranks);
   /// The number of the next one.
   [[nodiscard]] int next_context();
   /// Contexts that others have had before this rank was there count too.
@@ -67,9 +67,14 @@ class FlightRecorder {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Group {
+    std::uint64_t epoch = 0;
+    std::vector<int> ranks{};
+  };
   struct Entry {
     Ticket ticket = 0;
     int context = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t call = 0;
     int partner = -1;
     /// Empty for calls of the engine.
@@ -88,7 +93,7 @@ class FlightRecorder {
 
   /// The number in the launch of a rank of that context.
   [[nodiscard]] int in_launch(int context, int rank) const {
-    return contexts_.at(context)[static_cast<std::size_t>(rank)];
+    return contexts_.at(context).ranks[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] std::vector<int> in_launch(int context, const AwaitedRanks& awaited) const;
 
@@ -106,8 +111,9 @@ class FlightRecorder {
   std::array<Entry, 64> last_{};
   std::uint64_t count_ = 0;
   int next_context_ = 0;
-  /// By context, the numbers of its ranks.
-  std::map<int, std::vector<int>> contexts_;
+  std::map<int, Group> contexts_;
+  /// The group of the context that was made last.
+  Group last_group_;
 };
 
 }  // namespace bluefog

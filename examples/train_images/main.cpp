@@ -2,6 +2,7 @@
 //
 //   bfrun -np 2 train_images
 //   bfrun -np 4 train_images --model resnet18 --data cifar-10-batches-bin --algorithm awc
+//   bfrun -np 4 --min-np 2 --respawn 3 train_images     where ranks may be lost
 #include <ATen/Parallel.h>
 
 #include <iostream>
@@ -36,8 +37,7 @@ int run(Context& context, int argc, char** argv) {
   if (parsed.options.threads > 0) {
     at::set_num_threads(parsed.options.threads);
   }
-  Trainer(context.shared_from_this(), parsed.options).run();
-  return 0;
+  return Trainer(context.shared_from_this(), parsed.options).run();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,15 @@ struct EpochResult {
 /// numbers, so that every call is collective unless it says otherwise.
 class Report {
  public:
+  /// @param context of the ranks; of a process that waits to join them its own, in which it says
+  ///   nothing.
   /// @throws InvalidArgument on rank 0 if the metrics file cannot be opened.
-  Report(Context& context, const TrainOptions& options);
+  Report(std::shared_ptr<Context> context, const TrainOptions& options);
+
+  /// Not collective: the ranks have become others, of which the lowest goes on with what is said.
+  void move_to(std::shared_ptr<Context> context);
+  /// Not collective: this rank has left in that epoch, from 0.
+  void say_departure(std::int64_t epoch);
 
   void begin(const RunDescription& run);
   /// Not collective: this rank's view.
@@ -60,10 +68,13 @@ class Report {
 
   /// The first bad loss of each rank. Collective.
   [[nodiscard]] std::vector<Moment> first_bad_losses();
-  [[nodiscard]] bool speaks() const noexcept { return context_.rank() == 0; }
+  [[nodiscard]] bool speaks() const noexcept { return speaks_; }
   void print(const std::string& line);
+  /// Says who has been lost and who has joined in the group's present epoch.
+  void say_members();
 
-  Context& context_;
+  std::shared_ptr<Context> context_;
+  bool speaks_;
   TrainOptions options_;
   MetricsFile metrics_;
   Progress progress_;

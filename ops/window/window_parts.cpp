@@ -23,11 +23,13 @@ const WindowMemory* WindowParts::reachable(int rank, std::string_view call) cons
   if (!memory) {
     return nullptr;
   }
-  if (memory->is_freed()) {  // before it ended, if it has: it had finished
+  const auto cause_of_death = window_.hub().cause_of_death(rank);
+  // The flag is read last: a rank that has finished sets it before it leaves, maybe in between.
+  if (memory->is_freed()) {
     throw WindowGoneError(rank, fmt::format("{}: rank {} has freed or destroyed it, or has ended",
                                             window_.where(call), rank));
   }
-  if (const auto cause_of_death = window_.hub().cause_of_death(rank)) {
+  if (cause_of_death) {
     throw PeerFailure(rank,
                       fmt::format("{}, rank {}: {}", window_.where(call), rank, *cause_of_death));
   }

@@ -2,17 +2,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -240,6 +246,57 @@ TEST(Window, AFreedWindowSaysSo) {
       }
     }
     ops::barrier(context);
+  });
+}
+
+/// A call of one rank that keeps its engine busy while `body` runs.
+class BusyCall final : public Operation {
+ public:
+  explicit BusyCall(std::function<void()> body) : body_(std::move(body)) {}
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+  bool next(ExchangeSpec& /*spec*/) override {
+    body_();
+    return false;
+  }
+  void receive(std::size_t /*offset*/, std::size_t /*bytes*/,
+               std::span<const Piece> /*pieces*/) override {}
+
+ private:
+  std::function<void()> body_;
+  Envelope envelope_ = Envelope::make(OpKind::Barrier, Dtype::UInt8, 0);
+};
+
+// A rank that has finished frees its windows and leaves, while another one looks whether it lives.
+TEST(Window, ARankThatLeavesInTheMiddleOfALookHasFinished) {
+  Ranks ranks{.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}};
+  ranks.expect_usable = false;
+  on_ranks(ranks, [](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    auto window = Window::create(context, view, full_plan(context));
+    if (context.rank() == 0) {
+      meet(context);
+      window.reset();
+      context.close();
+      meet(context);
+      return;
+    }
+    std::atomic<bool> is_busy = false;
+    std::jthread putter([&] {
+      while (!is_busy) {
+        std::this_thread::yield();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));  // the last look is an old one
+      error_of<WindowGoneError>([&] { window->put(view); });
+    });
+    BusyCall call([&] {
+      is_busy = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the put waits for the engine
+      meet(context);
+      meet(context);  // rank 0 has left
+    });
+    context.core().engine().run(call);
+    putter.join();
   });
 }
 

@@ -2,6 +2,7 @@
 """Trains on Fashion-MNIST while ranks are killed, stopped and started again, at random.
 
     chaos_test.py [--ranks 4] [--minutes 10] [--seed 1] [--algorithm NAME] [--bfrun BFRUN]
+    chaos_test.py --kinds kill --every 60      goodput at a kill a minute
 
 First the same training runs undisturbed, for as many epochs as fit into the minutes, then with
 events: both must end well, at accuracies that are a point apart at most, and leave no process, file
@@ -21,7 +22,7 @@ import time
 
 import leftovers
 import table
-from events import LEAST, Disturber
+from events import KINDS, LEAST, Disturber
 from job import Job
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -35,6 +36,13 @@ class Failure(Exception):
     """The job cannot go on."""
 
 
+def kinds_of(text):
+    kinds = text.split(",")
+    if not set(kinds) <= set(KINDS):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(KINDS)}, found '{text}'")
+    return kinds
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,6 +51,10 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--algorithm", help="by name; adapt-then-combine where it is not given")
     parser.add_argument("--gap", type=float, default=12, help="mean seconds between events")
+    parser.add_argument("--kinds", type=kinds_of, default=KINDS,
+                        help="of events at random, as kill,stop; default: all")
+    parser.add_argument("--every", type=float, metavar="SECONDS",
+                        help="an event every so many seconds, in place of --gap")
     parser.add_argument("--timeout", type=float, default=20, help="BLUEFOG_TIMEOUT")
     parser.add_argument("--points", type=float, default=1,
                         help="of accuracy that may be lost, in percent")
@@ -134,7 +146,8 @@ def run(name, arguments, temporary, epochs, disturbs):
     disturber = None
     if disturbs:
         disturber = Disturber(job, random.Random(arguments.seed), 2 if kinds else arguments.gap,
-                              arguments.timeout, kinds, pause_from)
+                              arguments.timeout, kinds, pause_from, arguments.kinds,
+                              arguments.every)
     problems = []
     try:
         watch(job, disturber, arguments.timeout)
@@ -200,8 +213,10 @@ def disturb(arguments, temporary):
         if wild.accuracies():
             compare(calm, wild, arguments.points, problems)
         if not arguments.events:  # else training has waited for them
-            print(f"goodput {wild.rate():.0f} samples per second, undisturbed {calm.rate():.0f} "
-                  f"({wild.rate() / calm.rate():.0%})")
+            last = calm.epochs - 1  # in which ranks wait until all are there
+            goodput, undisturbed = wild.rate(last), calm.rate(last)
+            print(f"goodput {goodput:.0f} samples per second with {len(events)} events, "
+                  f"undisturbed {undisturbed:.0f} ({goodput / undisturbed:.1%})")
         if problems:
             print("".join(line for _, line in wild.output[-100:]))
     else:

@@ -35,8 +35,12 @@ class Event:
 class Disturber:
     """Makes events until a list of them is used up, or until the last epoch."""
 
-    def __init__(self, job, random, gap, timeout, kinds, last_epoch):
+    def __init__(self, job, random, gap, timeout, kinds, last_epoch, allowed=KINDS, every=None):
         self.job, self.random, self.gap, self.timeout = job, random, gap, timeout
+        self.allowed = allowed
+        """Kinds of events at random."""
+        self.every = every
+        """Seconds from one event to the next, in place of random ones."""
         self.kinds = kinds
         """Kinds that are left, each once all ranks train together; None: any, at any time."""
         self.last_epoch = last_epoch
@@ -74,11 +78,14 @@ class Disturber:
 
     def plan(self, now):
         """Chooses the next event, and its time."""
-        self.is_close = self.kinds is None and self.random.random() < CLOSE
-        self.due = now + (self.random.uniform(0, 0.3) if self.is_close else
-                          min(self.random.expovariate(1 / self.gap), 4 * self.gap))
+        self.is_close = (self.kinds is None and self.every is None
+                         and self.random.random() < CLOSE)
+        self.due = now + (self.every or (
+            self.random.uniform(0, 0.3) if self.is_close else
+            min(self.random.expovariate(1 / self.gap), 4 * self.gap)))
         if self.kinds is None:
-            self.next_kind = self.random.choices(KINDS, WEIGHTS)[0]
+            weights = [WEIGHTS[KINDS.index(kind)] for kind in self.allowed]
+            self.next_kind = self.random.choices(self.allowed, weights)[0]
         elif self.kinds:
             self.next_kind = self.kinds.pop(0)
         else:

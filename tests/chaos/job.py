@@ -115,9 +115,9 @@ class Job:
         return max((each.steps[-1].t for each in self.processes.values() if each.steps),
                    default=self.begin)
 
-    def rate(self):
-        """Samples trained per second, from the first step to the last one."""
-        steps = self.steps()
+    def rate(self, before_epoch):
+        """Samples trained per second, from the first step to the last one before that epoch."""
+        steps = [step for step in self.steps() if step.epoch < before_epoch]
         times = [step.t for step in steps]
         return sum(step.samples for step in steps) / (max(times) - min(times))
 

@@ -9,9 +9,11 @@ few steps suffice to learn it.
 import argparse
 import json
 import math
+import os
 import pathlib
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -161,6 +163,100 @@ def diverges(runner):
           "the step of each rank", result)
 
 
+def pid_of_rank(bfrun, rank, joins=False):
+    """The process of a rank of the launch among all that bfrun has started, or None."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            name = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        mine = f"TRAIN_IMAGES_JOB={bfrun}".encode() in variables
+        is_rank = f"RANK={rank}".encode() in variables and name == "train_images"
+        if mine and is_rank and (b"BLUEFOG_JOIN=1" in variables) == joins:
+            return int(folder.name)
+    return None
+
+
+class ElasticJob:
+    """A job of three ranks that may be lost, whose lines are read as they come."""
+
+    def __init__(self, runner, *options):
+        self.name = f"{runner.folder}-{len(options)}"
+        metrics = runner.folder / "metrics.jsonl"
+        command = [runner.bfrun, "-np", "3", "--min-np", "2", "--respawn", "1", runner.program,
+                   "--data", runner.data, "--batch-size", "32", "--threads", "1", "--metrics",
+                   metrics, "--progress", "off", "--max-test-images", "40", *options]
+        self.metrics, self.lines = metrics, []
+        self.process = subprocess.Popen(
+            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, env={**os.environ, "TRAIN_IMAGES_JOB": self.name})
+
+    def wait_for(self, pattern):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if re.search(pattern, line):
+                return line
+        sys.exit(f"FAILED: expected a line '{pattern}', found\n{''.join(self.lines)}")
+
+    def signal(self, rank, number):
+        pid = pid_of_rank(self.name, rank)
+        check(pid is not None, f"a process of rank {rank}", pid)
+        os.kill(pid, number)
+
+    def end(self):
+        """The last lines, and those of the metrics file."""
+        self.lines += self.process.stdout.readlines()
+        code = self.process.wait(60)
+        print(f"{''.join(self.lines)}(exit code {code})", flush=True)
+        check(code == 0, "exit code 0", code)
+        return "".join(self.lines), [json.loads(line) for line in
+                                     self.metrics.read_text().splitlines()]
+
+
+def killed_and_back(runner):
+    """A rank is killed, another process takes its place, and all three come to the end together."""
+    job = ElasticJob(runner, "--epochs", "160")
+    job.wait_for(r"^epoch 2/160: ")
+    job.signal(1, signal.SIGKILL)
+    job.wait_for(r"^2 rank\(s\) train now; without rank 1: ")
+    job.wait_for(r"^3 rank\(s\) train now; rank 3 has joined$")
+    output, lines = job.end()
+    for rank in range(3):
+        check(f"rank {rank}: test accuracy" in output, f"a line of rank {rank}", output)
+    epochs = [line["epoch"] for line in lines if line["event"] == "epoch"]
+    check(epochs[-1] == 160 and len(set(epochs)) == len(epochs), "each epoch once", epochs)
+    result = lines[-1]
+    check(result["ranks"] == 3 and len(result["test_accuracy"]) == 3, "three ranks", result)
+    check(result["test_accuracy_mean"] > 0.9, "accuracy over 90 %", result)
+    check(result["consensus_distance"] < 0.5, "ranks that nearly agree", result)
+    groups = [line["ranks"] for line in lines if line["event"] == "members"]
+    check(groups == [[0, 2], [0, 2, 3]], "two groups after the first", groups)
+
+
+def leaves(runner):
+    """SIGTERM has the rank that speaks leave in good order; the next one speaks on."""
+    job = ElasticJob(runner, "--epochs", "60", "--algorithm", "gradient_allreduce")
+    job.wait_for(r"^epoch 2/60: ")
+    job.signal(0, signal.SIGTERM)
+    job.wait_for(r"^rank 0 has left in epoch \d+$")
+    output, lines = job.end()
+    check("rank 0 on host" in output and "exited with code 143" in output, "code 143", output)
+    check([line["event"] for line in lines].count("run") == 1, "one file of metrics", lines)
+    check(lines[-1]["event"] == "result", "a result", lines)
+    check(lines[-1]["test_accuracy_mean"] > 0.9, "accuracy over 90 %", lines[-1])
+
+
+def elastic_errors(runner):
+    for options, words in (
+            (("--shards", "dirichlet"), "--shards: expected iid where ranks may be lost"),
+            (("--max-batches", "3"), "--max-batches: expected 0 where ranks may be lost")):
+        done = subprocess.run([runner.bfrun, "-np", "2", "--min-np", "1", runner.program, "--data",
+                               runner.data, *options], capture_output=True, text=True, timeout=120,
+                              check=False)
+        check(done.returncode == 1 and words in done.stderr, words, done.stderr)
+
+
 def alone(runner):
     output, lines = runner.train("--epochs", "1", "--progress", "lines", ranks=1)
     check_finished_run(output, lines, ranks=1, epochs=1)
@@ -236,8 +332,9 @@ def checkpoint_errors(runner):
 
 
 def main():
-    cases = {case.__name__: case for case in (algorithms, more_algorithms, resume, diverges, alone,
-                                            errors)}
+    cases = {case.__name__: case for case in (
+        algorithms, more_algorithms, resume, diverges, alone, errors, killed_and_back, leaves,
+        elastic_errors)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bfrun", required=True)
     parser.add_argument("--program", required=True)

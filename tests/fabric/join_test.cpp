@@ -192,6 +192,10 @@ TEST(Join, RecordsNameRanksByTheirNumbersInTheLaunch) {
   const auto record = bftrace::parse_record(path, bftrace::read_file(path));
   EXPECT_EQ(record.rank, 2);
   EXPECT_EQ(record.size, 4);
+  EXPECT_EQ(record.epoch, 2U);
+  EXPECT_THAT(record.ranks, ElementsAre(0, 2, 3));
+  EXPECT_EQ(record.calls.front().epoch, 0U) << "before rank 1 was gone";
+  EXPECT_EQ(record.calls.back().epoch, 2U);
   const bool is_named = std::ranges::any_of(record.calls, [](const bftrace::RecordedCall& call) {
     return std::ranges::count(call.no_message_from, 3) + std::ranges::count(call.not_taken_by, 3) >
            0;

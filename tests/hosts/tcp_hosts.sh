@@ -155,6 +155,53 @@ silence_for_good)
   finish
   expect_lost_hosts "the connection to it broke: .*its host has answered nothing for 3 s"
   ;;
+silence_that_ends_and_on)
+  # Nor where ranks go on without those that are lost: all are together at the end.
+  start BLUEFOG_ON_FAILURE=shrink BLUEFOG_TCP_SILENCE=12 -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  sleep 3
+  set_link bfhost2 up
+  touch "$work/end"
+  finish
+  expect_codes "0 0 0 0"
+  for rank in 0 1 2 3; do expect "$rank" "of 4 \(epoch 0\), sum 4, without,"; done
+  ;;
+split)
+  # A network in two halves for good: the one that has the store goes on, and the other ends, each with
+  # a word, so that never both do.
+  start BLUEFOG_ON_FAILURE=shrink BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=20 -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  finish
+  expect_codes "0 0 1 1"
+  for rank in 0 1; do expect "$rank" "of 2 \(epoch 1\), sum 2, without 2 3,"; done
+  for rank in 2 3; do
+    grep -qE "shrink on rank $rank, over the store .*" "$work/err.$rank" ||
+      fail "expected rank $rank to name the store"
+  done
+  ;;
+reset | reset_and_on)
+  # Connections of a rank that lives are reset: it is lost to the others, and they to it.
+  port=$((20000 + RANDOM % 10000))
+  entries=(MASTER_PORT=$port BLUEFOG_TIMEOUT=30)
+  [[ "$case_name" == reset ]] || entries+=(BLUEFOG_ON_FAILURE=shrink)
+  start "${entries[@]}" -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  count="$(python3 "$here/reset_connections.py" "${pids[3]}" "$port")"
+  [[ "$count" -ge 2 ]] || fail "expected connections of rank 3 with both ranks of the other host, found '$count'"
+  finish
+  if [[ "$case_name" == reset ]]; then
+    expect_codes "3 3 3 3"
+    for rank in 0 1 3; do  # rank 2 may hear of it from them, or that they have left
+      expect "$rank" "^rank $rank lost rank .* but the connection to it broke: Connection reset by peer"
+    done
+  else
+    expect_codes "0 0 0 1"
+    for rank in 0 1 2; do expect "$rank" "of 3 \(epoch 1\), sum 3, without 3,"; done
+    grep -q "have gone on without this one" "$work/err.3" || fail "expected rank 3 to hear of it"
+  fi
+  ;;
 silence_at_first_that_ends)
   # The ranks have met, and no connection between the hosts is there yet.
   start BLUEFOG_TCP_SILENCE=20 -- "$rounds" after "$work/go"

@@ -9,7 +9,7 @@ affinity="$3"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset OMP_NUM_THREADS MKL_NUM_THREADS MASTER_ADDR MASTER_PORT
 work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
+trap '[[ -z "${job:-}" ]] || kill "$job" 2>/dev/null; rm -rf "$work"' EXIT  # a case that fails leaves none
 code=0
 # LAUNCHER: who starts the ranks, where a case does not say.
 if [[ -n "${LAUNCHER:-}" ]]; then

@@ -2,6 +2,8 @@
 //
 // WAY: kill (rank 2 is killed, with a child of its own alive), first (rank 0 is), two (rank 3 is
 // killed, then rank 0), stop (rank 1 is stopped), exit (rank 2 exits by itself with code 3).
+// lost_rank until FILE: nobody ends by itself; until there is the file, or for 20 steps beyond the
+// loss of a rank. Rank 0 says "under way" when it is.
 // Prints a line for each rank that comes to the end.
 #include <fmt/format.h>
 #include <signal.h>
@@ -15,6 +17,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,9 +73,18 @@ int furthest(Context& context, int step) {
   return *std::ranges::max_element(steps);
 }
 
+/// Collective: whether a rank has found the file.
+bool is_told_to_end(Context& context, const std::string& file) {
+  float found = std::filesystem::exists(file) ? 1 : 0;
+  bluefog::ops::allreduce(context, BufferView{.data = &found, .count = 1},
+                          {.reduction = bluefog::ops::Reduction::Sum});
+  return found > 0;
+}
+
 bluefog::Schedule schedule_for(int size) { return bluefog::topology::one_peer_exponential(size); }
 
-int run(const std::string& way, int steps) {
+int run(const std::string& way, int steps, const std::string& file) {
+  constexpr int kStepsBeyondTheLoss = 20;
   std::shared_ptr<Context> context = Context::create();
   const int launch_rank = context->rank();
   const auto memory = context->allocate_shared(kCount * sizeof(float));
@@ -80,16 +93,24 @@ int run(const std::string& way, int steps) {
   bluefog::Schedule schedule = schedule_for(context->size());
   double longest = 0;
   for (int step = 0; step < steps; ++step) {
-    if (ends_in(way, launch_rank, step)) {
+    if (file.empty() && ends_in(way, launch_rank, step)) {
       end_here(way);
+    }
+    if (!file.empty() && launch_rank == 0 && step == 3) {
+      fmt::print("rank 0: under way\n");
+      std::fflush(stdout);
     }
     const auto begin = Clock::now();
     try {
       bluefog::ops::neighbor_allreduce(*context, buffer, schedule.plan_for(context->rank(), step));
+      if (!file.empty() && context->membership().epoch == 0 && is_told_to_end(*context, file)) {
+        break;
+      }
     } catch (const bluefog::RankLostError&) {
       context = context->shrink();
       schedule = schedule_for(context->size());
       step = furthest(*context, step);
+      steps = file.empty() ? steps : step + kStepsBeyondTheLoss;
     }
     longest = std::max(longest, std::chrono::duration<double>(Clock::now() - begin).count());
   }
@@ -116,7 +137,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return run(argv[1], argc > 2 ? std::atoi(argv[2]) : kSteps);
+    const std::string way = argv[1];
+    const bool lasts = way == "until" && argc > 2;
+    const int steps = argc > 2 && !lasts ? std::atoi(argv[2]) : kSteps;
+    return run(way, lasts ? std::numeric_limits<int>::max() : steps, lasts ? argv[2] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -46,6 +46,28 @@ first)
   run "$bfrun" -np 4 --min-np 3 "$program" first
   expect_code 0; expect_survivors 3 3 1 " 0"
   ;;
+in_a_sum)
+  # In place, results overwrite what they are formed from: at whatever moment a rank is killed, elements
+  # are those from before the average or from after it, and nothing else.
+  for percent in 0 10 30 50 70 90 100; do
+    BLUEFOG_SYNCHRONISATION=component run "$bfrun" -np 4 --min-np 2 "$program" "$percent"
+    expect_code 0; expect_error "bfrun: rank 2 .*killed by signal 9"
+    [[ "$(grep -cE "^rank [013] of 3: [0-9]+ of 4194304 elements were left" "$work/out")" == 3 ]] ||
+      fail "expected three survivors of a kill after $percent % of its share"
+  done
+  ;;
+stopped_in_a_sum)
+  # The one that is stopped has the others' old memory, and writes there when it wakes.
+  for percent in 40 70; do
+    rm -f "$work"/woken*
+    BLUEFOG_SYNCHRONISATION=component BLUEFOG_TIMEOUT=5 run "$bfrun" -np 4 --min-np 2 bash -c '
+      [ $RANK = 2 ] || exec "$0" "$@"
+      "$0" "$@" & until [ -f "$2.anew" ]; do sleep 0.1; done; sleep 0.5; kill -CONT $!; sleep 1; touch "$2"; wait $!' "$program" "$percent" "$work/woken"
+    [[ "$(grep -cE "^rank [013] of 3: [0-9]+ of 4194304 elements were left" "$work/out")" == 3 ]] ||
+      fail "expected three survivors of a stop after $percent % of its share"
+    expect_error "have gone on without this one"
+  done
+  ;;
 two)
   run "$bfrun" -np 4 --min-np 1 "$program" two
   expect_code 0; expect_survivors 2 2 2 " 3 0"

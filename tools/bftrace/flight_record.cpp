@@ -42,8 +42,9 @@ class Fields {
     return *integer;
   }
 
-  [[nodiscard]] int integer_or(const char* name, int otherwise) const {
-    return object_.contains(name) ? integer<int>(name) : otherwise;
+  template <typename Integer>
+  [[nodiscard]] Integer integer_or(const char* name, Integer otherwise) const {
+    return object_.contains(name) ? integer<Integer>(name) : otherwise;
   }
 
   /// The ranks of a list, none where there is no list.
@@ -81,6 +82,7 @@ RecordedCall parse_call(const std::string& path, const nlohmann::json& json) {
   }
   RecordedCall call{.call = is_window_call ? 0 : fields.integer<std::uint64_t>("call"),
                     .context = fields.integer_or("context", 0),
+                    .epoch = fields.integer_or("epoch", std::uint64_t{0}),
                     .partner = fields.integer_or("partner", -1),
                     .text = printable(json.at("kind").get<std::string>()),
                     .state = printable(json.at("state").get<std::string>()),
@@ -115,6 +117,8 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     const Fields fields(path, json);
     FlightRecord record{.rank = fields.integer<int>("rank"),
                         .size = fields.integer<int>("size"),
+                        .epoch = fields.integer_or("epoch", std::uint64_t{0}),
+                        .ranks = fields.ranks("ranks"),
                         .reason = printable(json.at("reason").get<std::string>())};
     if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
       throw InvalidArgument(

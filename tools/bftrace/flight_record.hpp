@@ -12,6 +12,8 @@ struct RecordedCall {
   std::uint64_t call = 0;
   /// The number of the context among the rank's, 0 for the first one.
   int context = 0;
+  /// The epoch of the group that made it: how often ranks had gone on without others or with new ones.
+  std::uint64_t epoch = 0;
   /// The other rank of a call that two ranks make, or -1.
   int partner = -1;
   /// "neighbor_allreduce(float32[100], name 'w')".
@@ -34,8 +36,12 @@ struct RecordedCall {
 struct FlightRecord {
   int rank = 0;
   int size = 1;
+  /// The rank's group when it wrote the record: its epoch, and its ranks by their numbers in the launch;
+  /// none in old records.
+  std::uint64_t epoch = 0;
+  std::vector<int> ranks{};
   std::string reason{};
-  /// Seconds since the epoch, by the clock of the rank's host; absent in old records.
+  /// Seconds since 1970, by the clock of the rank's host; absent in old records.
   std::optional<double> written_at{};
   /// The calls in the order in which they started.
   std::vector<RecordedCall> calls{};

@@ -23,7 +23,8 @@ struct Wait {
 using Waits = std::map<int, std::vector<Wait>>;
 
 std::string call_text(const RecordedCall& call) {
-  const std::string context = call.context > 0 ? fmt::format("context {}, ", call.context) : "";
+  const std::string context = (call.epoch > 0 ? fmt::format("epoch {}, ", call.epoch) : "") +
+                              (call.context > 0 ? fmt::format("context {}, ", call.context) : "");
   if (call.is_window_call) {
     return context + call.text;
   }
@@ -37,11 +38,13 @@ void check_together(const std::vector<FlightRecord>& records) {
     throw InvalidArgument("expected at least one flight record");
   }
   std::set<int> seen;
+  std::map<std::uint64_t, const FlightRecord*> first_of_epoch;  // ranks that join are more
   for (const FlightRecord& record : records) {
-    if (record.size != records.front().size) {
+    const FlightRecord& first = *first_of_epoch.try_emplace(record.epoch, &record).first->second;
+    if (record.size != first.size) {
       throw InvalidArgument(
           fmt::format("expected records of one run: rank {} was one of {} ranks, rank {} one of {}",
-                      records.front().rank, records.front().size, record.rank, record.size));
+                      first.rank, first.size, record.rank, record.size));
     }
     if (!seen.insert(record.rank).second) {
       throw InvalidArgument(
@@ -54,10 +57,16 @@ bool is_waiting(const RecordedCall& call) {
   return !call.no_message_from.empty() || !call.not_taken_by.empty();
 }
 
+/// Whether the rank has gone on in another group since: nobody waits for anybody in it any more.
+bool is_of_former_group(const RecordedCall& call, const FlightRecord& record) {
+  return call.epoch < record.epoch;
+}
+
 std::vector<Wait> waits_of(const FlightRecord& record) {
   std::vector<Wait> waits;
   for (const RecordedCall& call : record.calls) {
-    if (call.state == "held" || (call.state != "running" && !is_waiting(call))) {
+    if (call.state == "held" || is_of_former_group(call, record) ||
+        (call.state != "running" && !is_waiting(call))) {
       continue;
     }
     std::set<int> awaited;
@@ -72,8 +81,14 @@ std::vector<Wait> waits_of(const FlightRecord& record) {
 }
 
 std::string describe(const FlightRecord& record, bool waits_for_nobody) {
-  std::string text = fmt::format("rank {}: {}\n", record.rank, record.reason);
+  std::string text = record.epoch == 0
+                         ? fmt::format("rank {}: {}\n", record.rank, record.reason)
+                         : fmt::format("rank {}, in epoch {} with ranks {}: {}\n", record.rank,
+                                       record.epoch, fmt::join(record.ranks, ", "), record.reason);
   for (const RecordedCall& call : record.calls) {
+    if (is_of_former_group(call, record)) {
+      continue;
+    }
     if (call.state == "held") {
       text += fmt::format("  {}, begun {:.1f} s before, holds {}\n", call_text(call),
                           call.begun_s_ago, call.what);
@@ -279,19 +294,44 @@ std::string verdict(const Waits& waits, const std::map<int, Late>& late, int siz
   return text;
 }
 
+/// Takes the records of groups that others have gone on from out of `records`, and says so: a rank
+/// that was left out has the waits of its former group.
+std::string take_out_former_groups(std::vector<FlightRecord>& records) {
+  const FlightRecord& newest = *std::ranges::max_element(records, {}, &FlightRecord::epoch);
+  const std::uint64_t epoch = newest.epoch;
+  const std::vector<int> members = newest.ranks;
+  std::string text;
+  std::erase_if(records, [&](const FlightRecord& record) {
+    if (record.epoch == epoch) {
+      return false;
+    }
+    const bool is_member = std::ranges::find(members, record.rank) != members.end();
+    text += fmt::format("Rank {}'s record is of epoch {}; in epoch {} ranks {} {}.\n", record.rank,
+                        record.epoch, epoch, fmt::join(members, ", "),
+                        is_member ? "train, that one too, which has written none since"
+                                  : "have gone on without it");
+    return true;
+  });
+  return text;
+}
+
 }  // namespace
 
 std::string explain_stall(std::vector<FlightRecord> records) {
   check_together(records);
   std::ranges::sort(records, {}, &FlightRecord::rank);
-  Waits waits;
+  const int size = std::ranges::max_element(records, {}, &FlightRecord::size)->size;
   std::string text;
   for (const FlightRecord& record : records) {
+    text += describe(record, waits_of(record).empty());
+  }
+  const std::string former_groups = take_out_former_groups(records);
+  Waits waits;
+  for (const FlightRecord& record : records) {
     waits[record.rank] = waits_of(record);
-    text += describe(record, waits[record.rank].empty());
   }
   const std::map<int, Late> late = take_out_late_calls(records, waits);
-  return text + '\n' + verdict(waits, late, records.front().size);
+  return text + '\n' + former_groups + verdict(waits, late, size);
 }
 
 }  // namespace bluefog::bftrace

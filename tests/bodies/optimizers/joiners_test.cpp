@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
@@ -16,6 +19,7 @@
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
+#include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -264,6 +268,91 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
     EXPECT_CLOSE(at_the_end[0], at_the_end[1]);
     EXPECT_CLOSE(at_the_end[2], at_the_end[1]);
   }
+}
+
+/// The values of all ranks of a group, float64, as adapt-then-combine over the default graph has them.
+class ExpectedRows {
+ public:
+  explicit ExpectedRows(std::vector<int> numbers) : numbers_(std::move(numbers)) {
+    for (const int number : numbers_) {
+      rows_.push_back(Point(static_cast<std::uint64_t>(number)).x().detach().clone());
+    }
+  }
+  /// All ranks of another group begin at the same values.
+  void begin_anew(std::vector<int> numbers, const at::Tensor& common) {
+    numbers_ = std::move(numbers);
+    rows_.assign(numbers_.size(), common.detach().clone());
+  }
+  void step() {
+    std::vector<at::Tensor> stepped;
+    for (std::size_t i = 0; i < numbers_.size(); ++i) {
+      stepped.push_back(rows_[i] -
+                        kJoinersRate * LeastSquares::of_rank(numbers_[i]).gradient(rows_[i]));
+    }
+    const auto size = static_cast<int>(numbers_.size());
+    const at::Tensor averaged = dense(topology::exponential(size)).mm(at::stack(stepped));
+    for (std::size_t i = 0; i < numbers_.size(); ++i) {
+      rows_[i] = averaged[static_cast<std::int64_t>(i)];
+    }
+  }
+  [[nodiscard]] const at::Tensor& of(int rank) const {
+    return rows_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] at::Tensor mean() const { return at::stack(rows_).mean(0); }
+
+ private:
+  std::vector<int> numbers_;
+  std::vector<at::Tensor> rows_;
+};
+
+// Each step of each rank, but for the one in which rank 1 is lost, whose mean is where all begin anew.
+TEST(Joiners, ATrajectoryGoesOnThroughALossAndAnEntry) {
+  constexpr int kStepOfLoss = 5;
+  std::atomic<bool> is_lost = false;
+  const auto body = [&is_lost](Context& context) {
+    const bool joins = context.is_applicant();
+    const int number = joins ? kRanks : context.rank();
+    const Point point(static_cast<std::uint64_t>(number));
+    torch::optim::SGD sgd(point.parameters(), kJoinersRate);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, {});
+    const LeastSquares problem = LeastSquares::of_rank(number);
+    while (joins && !is_lost) {
+      std::this_thread::yield();
+    }
+    optimizer.join();
+    ExpectedRows expected(context.membership().ranks);
+    if (joins) {
+      expected.begin_anew(optimizer.context().membership().ranks, point.x());
+    }
+    // The others count the step at whose end they have taken it in.
+    for (int step = 0, together = joins ? 1 : 0; together < kStepsTogether; ++step) {
+      if (number == 1 && step == kStepOfLoss) {
+        is_lost = true;
+        context.close();
+        return;
+      }
+      const std::int64_t made = optimizer.step_count();
+      const Membership before = optimizer.context().membership();
+      train(optimizer, point, problem);
+      const Membership& now = optimizer.context().membership();
+      if (now.lost.size() > before.lost.size()) {
+        expected.begin_anew(now.ranks, point.x());
+        continue;
+      }
+      if (optimizer.step_count() > made) {  // else the others had made it
+        expected.step();
+      }
+      if (now.joined.size() > before.joined.size()) {
+        EXPECT_CLOSE(point.x(), expected.mean());
+        expected.begin_anew(now.ranks, point.x());
+      }
+      EXPECT_CLOSE(point.x(), expected.of(optimizer.context().rank()));
+      together += now.joined.empty() ? 0 : 1;
+    }
+    optimizer.finish();
+    EXPECT_EQ(optimizer.context().membership().ranks, (std::vector<int>{0, 2, kRanks}));
+  };
+  with_applicants(kRanks, body, 1, body);
 }
 
 }  // namespace

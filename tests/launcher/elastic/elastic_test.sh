@@ -99,10 +99,13 @@ bad_answers)
   [[ "$(grep -c "answer before that holds" "$work/err")" == 4 ]] || fail "expected each problem once"
   expect_no_error "told to leave"
   # One that hangs delays nobody's end, and ends with the job.
-  echo 'sleep 600 & sleep 600' >"$work/do"
-  before=$(wc -l <"$work/runs"); until (($(wc -l <"$work/runs") > before)); do sleep 0.05; done
+  echo "sleep 600 & echo \$! >$work/child; sleep 600" >"$work/do"
+  until [ -s "$work/child" ]; do sleep 0.05; done
   finish; expect_code 0
-  [[ ! -d "/proc/$(tail -1 "$work/runs")" ]] || fail "the discovery lives on"
+  for pid in "$(tail -1 "$work/runs")" "$(cat "$work/child")"; do
+    for _ in $(seq 100); do [[ -d "/proc/$pid" ]] || continue 2; sleep 0.05; done
+    fail "the discovery lives on"
+  done
   ;;
 by_signal)
   start -np 2 --min-np 1 --max-np 3 bash -c "$rank"

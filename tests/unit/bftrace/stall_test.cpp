@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
@@ -150,6 +152,40 @@ TEST(ExplainStall, RecordsThatDoNotBelongTogetherAreRefused) {
   EXPECT_THROW((void)explain_stall({idle(0), other}), InvalidArgument);
 }
 
+FlightRecord in_epoch(std::uint64_t epoch, std::vector<int> ranks, FlightRecord record) {
+  record.epoch = epoch;
+  record.ranks = std::move(ranks);
+  for (RecordedCall& call : record.calls) {
+    call.epoch = epoch;
+  }
+  return record;
+}
+
+// Rank 1 was stopped, and the others went on without it; rank 4 has joined them since.
+TEST(ExplainStall, TheNewestEpochCounts) {
+  const std::vector<int> members{0, 2, 3, 4};
+  FlightRecord first = in_epoch(2, members, waiting(0, {4}));
+  FlightRecord before = waiting(0, {1});
+  before.calls[0].state = "failed";
+  first.calls.insert(first.calls.begin(), before.calls[0]);  // a call of the group that was
+  first.size = 5;
+  FlightRecord joined = in_epoch(2, members, idle(4));
+  joined.size = 5;
+  const FlightRecord left_out = in_epoch(0, {0, 1, 2, 3}, waiting(1, {0}));
+  const FlightRecord silent = in_epoch(1, {0, 2, 3}, waiting(2, {3}));
+  const std::string text = explain_stall({left_out, first, joined, silent});
+  EXPECT_THAT(text, HasSubstr("rank 0, in epoch 2 with ranks 0, 2, 3, 4: nothing moved\n"
+                              "  epoch 2, call 7, allreduce(float32[4]), begun 5.0 s before; no "
+                              "message from 4\n"));
+  EXPECT_THAT(text, HasSubstr("\n\nRank 1's record is of epoch 0; in epoch 2 ranks 0, 2, 3, 4 have "
+                              "gone on without it.\n"
+                              "Rank 2's record is of epoch 1; in epoch 2 ranks 0, 2, 3, 4 train, "
+                              "that one too, which has written none since.\n"
+                              "Rank 4 is waited for and waits for nobody"));
+  EXPECT_THAT(text, Not(HasSubstr("Rank 1 is waited for")));
+  EXPECT_THAT(text, Not(HasSubstr("Rank 3 is waited for")));
+}
+
 TEST(ParseRecord, ReadsWhatARankWrites) {
   const FlightRecord record = parse_record("a", R"({"bluefog_flight_record": 1, "rank": 1,
     "size": 2, "reason": "late", "calls": [{"call": 3, "partner": 0, "kind": "pair_gossip",
@@ -160,7 +196,8 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_EQ(record.calls[0].no_message_from, std::vector<int>{0});
   EXPECT_EQ(record.written_at, std::nullopt);
   const FlightRecord window = parse_record("a", R"({"bluefog_flight_record": 1, "rank": 1,
-    "size": 2, "reason": "late", "written_at": 1700000000.25, "calls": [{"window_call": true, "kind": "win_get",
+    "size": 2, "epoch": 3, "ranks": [1], "reason": "late", "written_at": 1700000000.25, "calls": [
+    {"window_call": true, "kind": "win_get", "epoch": 2,
     "dtype": "float32", "count": 9, "name": "w", "state": "running", "begun_s_ago": 1.5,
     "context": 2, "what": "an answer of rank 0", "waits_for": [0]}]})");
   EXPECT_EQ(window.calls[0].text, "win_get(float32[9], window 'w')");
@@ -168,6 +205,10 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_EQ(window.calls[0].waits_for, std::vector<int>{0});
   EXPECT_EQ(window.calls[0].context, 2);
   EXPECT_EQ(window.written_at, 1700000000.25);
+  EXPECT_EQ(record.epoch, 0U);
+  EXPECT_EQ(window.epoch, 3U);
+  EXPECT_EQ(window.ranks, std::vector<int>{1});
+  EXPECT_EQ(window.calls[0].epoch, 2U);
   EXPECT_THROW((void)parse_record("a", "{}"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", "{"), InvalidArgument);
 }
@@ -202,6 +243,8 @@ TEST(ParseRecord, SaysWhatIsWrongWithOthers) {
                    field + "}]}");
   };
   EXPECT_EQ(of_call(R"("partner": 1)"), "no error");
+  EXPECT_EQ(of_call(R"("epoch": -1)"),
+            R"(a: expected a flight record: an integer of 64 bits as "epoch", found -1)");
   EXPECT_EQ(of_call(R"("waits_for": [1, 1.5])"),
             R"(a: expected a flight record: an integer of 32 bits in "waits_for", found 1.5)");
   EXPECT_EQ(of_call(R"("waits_for": {"a": 1})"),
