@@ -131,6 +131,7 @@ FOLDERS = {
     "ops/window/device": (),
     "optimizers/buckets/windows": (),
     "optimizers/algorithms/registry": (),
+    "optimizers/algorithms/codes": (),
     "optimizers/algorithms/consensus": ("registry",),
     "optimizers/algorithms/momentum": ("registry",),
     "optimizers/algorithms/outer": ("registry",),
