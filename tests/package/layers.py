@@ -133,8 +133,9 @@ FOLDERS = {
     "optimizers/algorithms/registry": (),
     "optimizers/algorithms/codes": (),
     "optimizers/algorithms/consensus": ("registry",),
+    "optimizers/algorithms/gradients": ("codes",),
     "optimizers/algorithms/momentum": ("registry",),
-    "optimizers/algorithms/outer": ("registry",),
+    "optimizers/algorithms/outer": ("codes", "registry"),
     "optimizers/algorithms/windows": ("registry",),
     "optimizers/wrapper/states": (),
 }

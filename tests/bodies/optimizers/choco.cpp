@@ -327,8 +327,8 @@ TEST(ChocoAveraging, WhatItCannotTakeIsRefused) {
     atc.numbers.clear();
     EXPECT_THAT(
         error_with(atc),
-        HasSubstr("compression: expected choco or gossip_diloco, found "
-                                           "adapt_then_combine, which sends values as they are"));
+        HasSubstr("compression: expected gradient_allreduce, choco, diloco, gossip_diloco or "
+                  "sparse_loco, found adapt_then_combine, which sends values as they are"));
     EXPECT_THAT(error_with(choco_options("int4", std::nullopt, 0.0)),
                 HasSubstr("consensus_step_size: expected from"));
     EXPECT_THAT(error_with(choco_options(context.rank() == 0 ? "int4" : "int8")),
