@@ -95,3 +95,31 @@ def test_options_that_do_not_go_together_are_refused(rank, size):
             ("power_gossip", {"numbers": {"low_rank": 0}}, "low_rank: expected from 1")):
         with pytest.raises(bluefog_cpp.InvalidArgument, match=said):
             wrapped(algorithm, model_of(0), **options)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("store", ("win_put", "win_accumulate"))
+def test_windows_take_codes(dtype, store, rank, size):
+    needs(2)
+    bf.set_topology(topology_util.RingGraph(size))
+    value = torch.linspace(-1, 1, 700, dtype=dtype).pow(3) * (rank + 1)
+    window = torch.zeros_like(value)
+    bf.win_create(window, "coded", zero_init=True)
+    getattr(bf, store)(value, "coded", compression="bfloat16")
+    bf.barrier()
+    found = bf.win_update("coded", 0.0, dict.fromkeys(bf.in_neighbor_ranks(), 1.0))
+    expected = sum(torch.linspace(-1, 1, 700, dtype=dtype).pow(3).mul(source + 1).bfloat16()
+                   .to(dtype) for source in bf.in_neighbor_ranks())
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    bf.barrier()
+    bf.win_free("coded")
+
+
+def test_windows_refuse_codes_that_they_cannot_take(rank, size):
+    needs(2)
+    short = torch.ones(4, dtype=torch.bfloat16)
+    bf.win_create(short, "short")
+    with pytest.raises(bluefog_cpp.UnsupportedError,
+                       match="compression int8: expected a window of float32 or float64"):
+        bf.win_put(short, "short", compression="int8")
+    bf.win_free("short")
