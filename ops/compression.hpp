@@ -50,6 +50,7 @@ class Compression {
 /// | `int4` | nearest of 15 multiples of max\|x\|/7, for each block of 256 | 4 + 1/8 | 0.43 |
 /// | `sign` | the mean of \|x\| with x's sign, for each block of 256 | 1 + 1/8 | 1/256 |
 /// | `topk`, `topk:K` | the K largest of each 4096 (64), others 0 | 48 K / 4096 | K / 4096 |
+/// | `topk8`, `topk8:K` | the same, in int8 | (24 + 1/8) K / 4096 | 0.996 K / 4096 |
 ///
 /// Values below 2⁻¹²⁶ lose their last bits in `bfloat16`: its δ is that of vectors with a value of
 /// at least 2⁻¹⁰⁰. Of equal magnitudes `topk` takes those that come first.

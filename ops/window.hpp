@@ -68,6 +68,7 @@ struct WindowPutOptions {
   Exclusion exclusion = Exclusion::None;  ///< concerns the destinations
   /// A number that goes along, such as the round of the sender: `Window::stamp_of`.
   std::int64_t stamp = 0;
+  std::shared_ptr<const class Compression> compression{};  ///< puts C(x), of `compression_named`
 };
 
 /// The choices of `Window::get`.
@@ -193,13 +194,13 @@ class Window {
   /// Writes `tensor` to the buffers that the destinations keep for this rank, then multiplies it by
   /// the self weight.
   /// @param tensor the window's, or another like it on the same device.
-  /// Cost: one pass over the tensor and one message per destination.
+  /// Cost: one pass over the tensor and one message per destination, with a compression of its length.
   /// The calling thread must hold none of the mutexes that a call with `Exclusion::Mutex` takes,
   /// also where it does not wait for the call.
-  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination;
-  ///   StateError after `free` here, and where this thread holds one of the mutexes,
-  ///   WindowGoneError (a StateError) where a rank has freed or destroyed its own; PeerFailure,
-  ///   TimeoutError.
+  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination, a code or
+  ///   values that it cannot take (UnsupportedError for a window of none); StateError after `free`
+  ///   here, and where this thread holds one of the mutexes, WindowGoneError (a StateError) where a
+  ///   rank has freed or destroyed its own; PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   /// Adds `tensor` to those buffers in place of writing it there; else as `put`.
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});

@@ -51,6 +51,7 @@ struct WindowMessage {
   double mass = 0.0;
   /// The sender's number of what it puts or accumulates, or has put.
   std::int64_t stamp = 0;
+  /// In `Failed` the reason; in `Put` and `Accumulate` the payload's code, empty where it has none.
   std::array<char, 448> text{};
 };
 

@@ -25,6 +25,7 @@ constexpr std::array kForms{NamedForm{"bfloat16", BlockForm::BFloat16},
                             NamedForm{"int8", BlockForm::Int8}, NamedForm{"int4", BlockForm::Int4},
                             NamedForm{"sign", BlockForm::Sign}};
 constexpr std::string_view kTopK = "topk";
+constexpr std::string_view kTopK8 = "topk8";
 constexpr std::size_t kUsuallyKept = 64;
 
 /// δ of rounding to multiples of a `levels`-th of a block's largest magnitude, which itself stays:
@@ -93,20 +94,49 @@ class TopK final : public Compression {
   std::size_t kept_;
 };
 
-std::shared_ptr<const Compression> top_k_named(std::string_view name) {
-  if (name == kTopK) {
-    return std::make_shared<const TopK>(kUsuallyKept);
+class TopK8 final : public Compression {
+ public:
+  explicit TopK8(std::size_t kept) : kept_(kept) {}
+
+  [[nodiscard]] std::string name() const override { return fmt::format("{}:{}", kTopK8, kept_); }
+  [[nodiscard]] std::size_t bytes_of(std::size_t count) const override {
+    return top_k8_bytes(kept_, count);
   }
-  const std::string_view digits = name.substr(kTopK.size() + 1);
+  [[nodiscard]] double contraction(std::size_t /*count*/) const override {
+    return static_cast<double>(kept_) / static_cast<double>(kTopKChunk) *
+           contraction_of_levels(127, kCodeBlock);
+  }
+  void encode(std::span<const float> values, std::span<std::byte> code) const override {
+    encode_top_k8(kept_, values, code.data());
+  }
+  void decode(std::span<const std::byte> code, std::span<float> values) const override {
+    decode_top_k8(kept_, code.data(), values);
+  }
+
+ private:
+  std::size_t kept_;
+};
+
+/// Whether the name is `kind`, or has a share of its own.
+bool is_of(std::string_view kind, std::string_view name) {
+  return name == kind || name.starts_with(fmt::format("{}:", kind));
+}
+
+template <typename Kind>
+std::shared_ptr<const Compression> top_k_named(std::string_view kind, std::string_view name) {
+  if (name == kind) {
+    return std::make_shared<const Kind>(kUsuallyKept);
+  }
+  const std::string_view digits = name.substr(kind.size() + 1);
   std::size_t kept = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), kept);
   if (error != std::errc() || end != digits.data() + digits.size() || kept < 1 ||
       kept > kTopKChunk) {
     throw InvalidArgument(
         fmt::format("compression: expected {}:K with K from 1 to {}, of so many values, found '{}'",
-                    kTopK, kTopKChunk, name));
+                    kind, kTopKChunk, name));
   }
-  return std::make_shared<const TopK>(kept);
+  return std::make_shared<const Kind>(kept);
 }
 
 }  // namespace
@@ -117,17 +147,22 @@ std::vector<std::string> compression_names() {
     names.emplace_back(named.name);
   }
   names.emplace_back(kTopK);
+  names.emplace_back(kTopK8);
   return names;
 }
 
 std::shared_ptr<const Compression> compression_named(std::string_view name) {
-  if (name == kTopK || name.starts_with(fmt::format("{}:", kTopK))) {
-    return top_k_named(name);
+  if (is_of(kTopK, name)) {
+    return top_k_named<TopK>(kTopK, name);
+  }
+  if (is_of(kTopK8, name)) {
+    return top_k_named<TopK8>(kTopK8, name);
   }
   const auto found = std::ranges::find(kForms, name, &NamedForm::name);
   if (found == kForms.end()) {
-    throw InvalidArgument(fmt::format("compression: expected one of {}, or {}:K, found '{}'",
-                                      fmt::join(compression_names(), ", "), kTopK, name));
+    throw InvalidArgument(
+        fmt::format("compression: expected one of {}, or {}:K or {}:K, found '{}'",
+                    fmt::join(compression_names(), ", "), kTopK, kTopK8, name));
   }
   return std::make_shared<const BlockCompression>(*found);
 }

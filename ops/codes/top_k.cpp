@@ -7,6 +7,9 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <vector>
+
+#include "ops/codes/block_codes.hpp"
 
 namespace bluefog::ops {
 namespace {
@@ -90,6 +93,39 @@ void decode_top_k(std::size_t kept_of_chunk, const std::byte* code, std::span<fl
       }
     }
   });
+}
+
+std::size_t top_k8_bytes(std::size_t kept_of_chunk, std::size_t count) noexcept {
+  const std::size_t kept = top_k_bytes(kept_of_chunk, count) / kEntryBytes;
+  return kept * sizeof(Place) + block_code_bytes(BlockForm::Int8, kept);
+}
+
+void encode_top_k8(std::size_t kept_of_chunk, std::span<const float> values, std::byte* code) {
+  std::vector<std::byte> whole(top_k_bytes(kept_of_chunk, values.size()));
+  encode_top_k(kept_of_chunk, values, whole.data());
+  std::vector<float> kept_values(whole.size() / kEntryBytes);
+  std::size_t done = 0;
+  for_each_chunk(kept_of_chunk, values.size(), [&](auto, auto, auto kept, auto offset) {
+    std::memcpy(code + done * sizeof(Place), whole.data() + offset, kept * sizeof(Place));
+    std::memcpy(kept_values.data() + done, whole.data() + offset + kept * sizeof(Place),
+                kept * sizeof(float));
+    done += kept;
+  });
+  encode_blocks(BlockForm::Int8, kept_values, code + done * sizeof(Place));
+}
+
+void decode_top_k8(std::size_t kept_of_chunk, const std::byte* code, std::span<float> values) {
+  std::vector<std::byte> whole(top_k_bytes(kept_of_chunk, values.size()));
+  std::vector<float> kept_values(whole.size() / kEntryBytes);
+  decode_blocks(BlockForm::Int8, code + kept_values.size() * sizeof(Place), kept_values);
+  std::size_t done = 0;
+  for_each_chunk(kept_of_chunk, values.size(), [&](auto, auto, auto kept, auto offset) {
+    std::memcpy(whole.data() + offset, code + done * sizeof(Place), kept * sizeof(Place));
+    std::memcpy(whole.data() + offset + kept * sizeof(Place), kept_values.data() + done,
+                kept * sizeof(float));
+    done += kept;
+  });
+  decode_top_k(kept_of_chunk, whole.data(), values);
 }
 
 }  // namespace bluefog::ops

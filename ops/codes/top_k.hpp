@@ -13,4 +13,9 @@ inline constexpr std::size_t kTopKChunk = 4096;
 void encode_top_k(std::size_t kept_of_chunk, std::span<const float> values, std::byte* code);
 void decode_top_k(std::size_t kept_of_chunk, const std::byte* code, std::span<float> values);
 
+/// The same with 8 bits a value: the places of all chunks, then the values of all as `BlockForm::Int8`.
+[[nodiscard]] std::size_t top_k8_bytes(std::size_t kept_of_chunk, std::size_t count) noexcept;
+void encode_top_k8(std::size_t kept_of_chunk, std::span<const float> values, std::byte* code);
+void decode_top_k8(std::size_t kept_of_chunk, const std::byte* code, std::span<float> values);
+
 }  // namespace bluefog::ops

@@ -3,14 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "ops/window/coded_put.hpp"
 
 namespace bluefog::ops {
 
 void ServedWindow::store(int source, const WindowMessage& request,
                          std::span<const std::byte> payload) {
   const auto found = std::ranges::find(sources_, source);
+  const auto end = std::ranges::find(request.text, '\0');
+  const std::string_view code(request.text.begin(), end);
+  std::vector<std::byte> decoded;
+  if (!code.empty()) {
+    decoded = decoded_put(code, payload, tensor_.dtype, tensor_.count);
+    payload = decoded;
+  }
   if (found == sources_.end() || payload.size() != tensor_.bytes()) {
     throw InvalidArgument(fmt::format("rank {} sent {} bytes to a window of {} bytes", source,
                                       payload.size(), tensor_.bytes()));

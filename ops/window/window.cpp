@@ -22,6 +22,7 @@ void check_put(WindowCore& core, const BufferView& tensor, const WindowPutOption
   const WindowIdentity& window = core.identity();
   check_tensor(window, tensor, call);
   check_weight(window, options.self_weight, call);
+  check_code(window, options.compression.get(), call);
   const auto& all = window.plan().destinations;
   if (options.destinations) {
     check_some_of(window, *options.destinations, all, call, "destinations");

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/validation.hpp"
+#include "ops/compression.hpp"
 #include "ops/window/window_record.hpp"
 
 namespace bluefog::ops {
@@ -58,6 +59,33 @@ void check_some_of(const WindowIdentity& window, const std::vector<WeightedRank>
       throw InvalidArgument(
           fmt::format("{}: rank {} is named twice", window.where(call), some[i].rank));
     }
+  }
+}
+
+void check_code(const WindowIdentity& window, const Compression* compression,
+                std::string_view call) {
+  if (compression == nullptr) {
+    return;
+  }
+  const BufferView& tensor = window.tensor();
+  if (tensor.device.kind != DeviceKind::Cpu) {
+    throw UnsupportedError(
+        fmt::format("{}: compression {}: expected a window on the CPU, where codes are made, found "
+                    "one on a device",
+                    window.where(call), compression->name()));
+  }
+  if (tensor.dtype != Dtype::Float32 && tensor.dtype != Dtype::Float64) {
+    throw UnsupportedError(
+        fmt::format("{}: compression {}: expected a window of float32 or float64, found {}",
+                    window.where(call), compression->name(), bluefog::name_of(tensor.dtype)));
+  }
+  try {
+    (void)compression_named(compression->name());
+  } catch (const InvalidArgument&) {
+    throw InvalidArgument(fmt::format(
+        "{}: compression: expected one of {}, which the owner of a buffer knows by its name, found "
+        "'{}' of this program",
+        window.where(call), fmt::join(compression_names(), ", "), compression->name()));
   }
 }
 

@@ -9,6 +9,8 @@
 
 namespace bluefog::ops {
 
+class Compression;
+
 // Checks of a call's arguments, before anything moves. They throw InvalidArgument.
 
 /// Checks that `tensor` is like the window's, on the same device.
@@ -22,6 +24,10 @@ void check_some_of(const WindowIdentity& window, const std::vector<WeightedRank>
 void check_apart(const WindowIdentity& window, const BufferView& output, std::string_view call);
 /// Checks that the weight is finite.
 void check_weight(const WindowIdentity& window, double weight, std::string_view call);
+/// Checks that other ranks know the code by its name, if there is one.
+/// @throws UnsupportedError for a window on a device, or of 16 bits.
+void check_code(const WindowIdentity& window, const Compression* compression,
+                std::string_view call);
 /// Checks that the window has a mutex of that rank.
 void check_lockable(const WindowIdentity& window, int rank);
 

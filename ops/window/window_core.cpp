@@ -129,19 +129,23 @@ void WindowCore::publish_value(WindowCall& call, const std::byte* value, WindowV
 }
 
 void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value,
-                          WindowValues* values) {
+                          WindowValues* values, const CodedPut* coded) {
   if (const WindowMemory* const memory = parts_.reachable(rank, call.name())) {
     const LockSite site{.window = identity_, .call = &call, .rank = rank};
     memory->store(parts_.of(rank).own_index, mode, value, site.taker(), values);
     return;
   }
-  parts_.ask(
-      call, WindowWait::For::Answer, rank,
-      {.kind = mode == StoreMode::Add ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
-       .weight = value.weight,
-       .mass = value.mass,
-       .stamp = value.stamp},
-      {value.data, identity_.tensor().bytes()});
+  WindowMessage request{
+      .kind = mode == StoreMode::Add ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
+      .weight = value.weight,
+      .mass = value.mass,
+      .stamp = value.stamp};
+  std::span payload(value.data, identity_.tensor().bytes());
+  if (coded != nullptr) {
+    coded->name.copy(request.text.data(), request.text.size() - 1);
+    payload = coded->code;
+  }
+  parts_.ask(call, WindowWait::For::Answer, rank, request, payload);
 }
 
 void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options,
@@ -149,7 +153,11 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
   const double mass = counts_weight() ? own_.memory().mass().load() : 0.0;
   const auto& destinations =
       options.destinations ? *options.destinations : identity_.plan().destinations;
-  identity_.run(mode == StoreMode::Add ? "win_accumulate" : "win_put", [&](WindowCall& call) {
+  const char* const name = mode == StoreMode::Add ? "win_accumulate" : "win_put";
+  identity_.run(name, [&](WindowCall& call) {
+    const auto coded = options.compression
+                           ? std::optional(coded_put(identity_, *options.compression, tensor, name))
+                           : std::nullopt;
     tensors_.on_values(call, tensor.data, tensors, [&](std::byte* data, WindowValues* values) {
       for (const WeightedRank& destination : destinations) {
         const WindowCall::Part span(call, destination.rank);
@@ -158,11 +166,11 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
                 ? std::optional<MutexHolder>(std::in_place, mutexes_, destination.rank, call)
                 : std::nullopt;
         store_at(call, destination.rank, mode,
-                 {.data = data,
+                 {.data = coded ? coded->values.data() : data,
                   .weight = destination.weight,
                   .mass = destination.weight * mass,
                   .stamp = options.stamp},
-                 values);
+                 values, coded ? &*coded : nullptr);
       }
       if (options.self_weight != 1.0) {
         scale(data, mass, options.self_weight, values);

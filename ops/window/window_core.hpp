@@ -12,6 +12,7 @@
 
 #include "ops/calls/device_tensors.hpp"
 #include "ops/window.hpp"
+#include "ops/window/coded_put.hpp"
 #include "ops/window/device/device_buffers.hpp"
 #include "ops/window/device/window_tensors.hpp"
 #include "ops/window/lock_site.hpp"
@@ -75,8 +76,9 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void publish_value(WindowCall& call, const std::byte* value, WindowValues* values);
   /// Scales, after a put, the tensor's elements and the associated weight, which was `mass`.
   void scale(std::byte* data, double mass, double self_weight, WindowValues* values);
+  /// @param coded null where values travel as they are; else its values are `value`'s.
   void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value,
-                WindowValues* values);
+                WindowValues* values, const CodedPut* coded);
   void fetch_from(WindowCall& call, const WeightedRank& source, WindowValues* values);
   /// Fetches through memory that is shared with the source.
   void fetch_shared(WindowCall& call, const WeightedRank& source, const WindowMemory& memory,

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
+#include <numeric>
 #include <random>
 #include <span>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allgather.hpp"
+#include "optimizers/algorithms/codes/coded_values.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_state.hpp"
@@ -26,7 +26,8 @@ constexpr std::int64_t kMostMatrices = 64;
 
 using Bytes = std::shared_ptr<std::vector<std::byte>>;
 
-/// Precedes a code: the copy that it is added to, and what that is afterwards. 0: zeros.
+/// Precedes a code: the copy that it is added to, and what that is afterwards. `before` is 0 if nothing
+/// has been told yet, and values follow as they are.
 struct Head {
   std::int64_t before = 0;
   std::int64_t after = 0;
@@ -34,56 +35,25 @@ struct Head {
   friend bool operator==(const Head&, const Head&) = default;
 };
 
+/// To that size; memory of a longer message goes back.
+void set_size(std::vector<std::byte>& bytes, std::size_t size) {
+  if (bytes.size() != size) {
+    bytes = std::vector<std::byte>(size);
+  }
+}
+
 void make_room(Bytes& bytes, std::size_t size) {
-  if (bytes == nullptr || bytes->size() != size) {
-    bytes = std::make_shared<std::vector<std::byte>>(size);
-  }
+  bytes = bytes ? bytes : std::make_shared<std::vector<std::byte>>();
+  set_size(*bytes, size);
 }
 
-BufferView view_of(const Bytes& bytes) {
+BufferView view_of(std::vector<std::byte>& bytes, std::shared_ptr<const void> owner) {
   BufferView view;
-  view.data = bytes->data();
-  view.count = static_cast<std::int64_t>(bytes->size());
+  view.data = bytes.data();
+  view.count = static_cast<std::int64_t>(bytes.size());
   view.dtype = Dtype::UInt8;
-  view.owner = bytes;
+  view.owner = std::move(owner);
   return view;
-}
-
-/// Calls `body(value, first, count)` for each parameter's place, with a value of their type: between
-/// them lie zeros, which stay.
-template <typename Body>
-void for_each_parameter(const Bucket& bucket, const Body& body) {
-  for (const Segment& segment : bucket.segments()) {
-    const auto first = static_cast<std::size_t>(segment.offset);
-    const auto count = static_cast<std::size_t>(segment.count());
-    bucket.flat().scalar_type() == at::kDouble ? body(double(), first, count)
-                                               : body(float(), first, count);
-  }
-}
-
-/// The difference as a float32; of finite numbers a finite one.
-template <typename Element>
-float difference_of(Element value, Element copy) {
-  const double exact = static_cast<double>(value) - static_cast<double>(copy);
-  const auto rounded = static_cast<float>(exact);
-  return std::isinf(rounded) && std::isfinite(exact)
-             ? std::copysign(std::numeric_limits<float>::max(), rounded)
-             : rounded;
-}
-
-/// to = x − copy, and zeros between the parameters.
-void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to) {
-  std::size_t end = 0;
-  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
-    const auto* const x = bucket.flat().const_data_ptr<Element>();
-    const auto* const told = copy.const_data_ptr<Element>();
-    std::ranges::fill(to.subspan(end, first - end), 0.0F);
-    end = first + count;
-    for (std::size_t k = first; k < end; ++k) {
-      to[k] = difference_of(x[k], told[k]);
-    }
-  });
-  std::ranges::fill(to.subspan(end), 0.0F);
 }
 
 /// copy += difference. @return whether all of that is finite.
@@ -109,6 +79,19 @@ void add_and_approach(const Bucket& bucket, std::span<const float> difference, d
     const auto factor = static_cast<Element>(share);
     for (std::size_t k = first; k < first + count; ++k) {
       theirs[k] += difference[k];
+      x[k] += factor * (theirs[k] - own[k]);
+    }
+  });
+}
+
+/// x += share (heard − told).
+void approach(const Bucket& bucket, double share, const at::Tensor& told, const at::Tensor& heard) {
+  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
+    const auto* const own = told.const_data_ptr<Element>();
+    const auto* const theirs = heard.const_data_ptr<Element>();
+    auto* const x = bucket.flat().data_ptr<Element>();
+    const auto factor = static_cast<Element>(share);
+    for (std::size_t k = first; k < first + count; ++k) {
       x[k] += factor * (theirs[k] - own[k]);
     }
   });
@@ -156,21 +139,9 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
       random_(seed()) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : buckets) {
-    const BufferView values = bucket.values();
-    if (values.device.kind != DeviceKind::Cpu) {
-      throw UnsupportedError(fmt::format(
-          "rank {}, compression {}: expected parameters on the CPU, where codes are made, found {} "
-          "on a device",
-          context.rank(), compression_->name(), bucket.name()));
-    }
-    if (values.dtype != Dtype::Float32 && values.dtype != Dtype::Float64) {
-      throw UnsupportedError(fmt::format(
-          "rank {}, compression {}: expected parameters of float32 or float64, because small "
-          "differences add up in copies, found {} of {}",
-          context.rank(), compression_->name(), bucket.name(), name_of(values.dtype)));
-    }
+    check_coded(context, bucket, compression_->name());
     names_.push_back(fmt::format("{} in {}", bucket.name(), compression_->name()));
-    longest = std::max(longest, values.count);
+    longest = std::max(longest, bucket.values().count);
   }
   difference_.resize(static_cast<std::size_t>(longest));
   for (std::int64_t step = 0; step < schedule.period_steps(); ++step) {
@@ -189,9 +160,11 @@ Choco::Links Choco::make_links(std::size_t source_count) const {
   return links;
 }
 
-std::size_t Choco::message_bytes(std::size_t bucket) const {
+std::size_t Choco::message_bytes(std::size_t bucket, bool begins_anew) const {
+  const Bucket& values = buckets_[bucket];
   return sizeof(Head) +
-         compression_->bytes_of(static_cast<std::size_t>(buckets_[bucket].values().count));
+         (begins_anew ? raw_bytes(values)
+                      : compression_->bytes_of(static_cast<std::size_t>(values.values().count)));
 }
 
 // No two codes of all ranks and runs have the same.
@@ -203,19 +176,47 @@ std::int64_t Choco::new_identity() {
   return identity;
 }
 
-// The message of a bucket, whose code is then a part of the own copy. Returns whether that is
-// finite.
-bool Choco::encode(const Copies& own, std::int64_t after, std::size_t bucket) {
+// The message of a bucket, which the own copy then holds too. Returns whether that is finite.
+bool Choco::tell(const Copies& own, std::int64_t after, std::size_t bucket) {
   const Head head{.before = own.identity.item<std::int64_t>(), .after = after};
-  const at::Tensor& copy = own.values[bucket];
-  const std::span difference(difference_.data(), static_cast<std::size_t>(copy.numel()));
-  make_room(outgoing_[bucket], message_bytes(bucket));
+  const bool begins_anew = head.before == 0;
+  make_room(outgoing_[bucket], message_bytes(bucket, begins_anew));
   std::memcpy(outgoing_[bucket]->data(), &head, sizeof head);
-  const std::span code = std::span(*outgoing_[bucket]).subspan(sizeof head);
+  const std::span told = std::span(*outgoing_[bucket]).subspan(sizeof head);
+  if (!begins_anew) {
+    return encode(own.values[bucket], told, bucket);
+  }
+  std::memcpy(told.data(), buckets_[bucket].flat().const_data_ptr(), told.size());
+  return take_raw(buckets_[bucket], told, own.values[bucket]);
+}
+
+bool Choco::encode(const at::Tensor& copy, std::span<std::byte> code, std::size_t bucket) {
+  const std::span difference(difference_.data(), static_cast<std::size_t>(copy.numel()));
   subtract(buckets_[bucket], copy, difference);
   compression_->encode(difference, code);
   compression_->decode(code, difference);
   return add(buckets_[bucket], difference, copy);
+}
+
+std::span<const std::byte> Choco::message_of(std::size_t s, std::size_t bucket) const {
+  const Incoming& all = *incoming_[bucket];
+  std::size_t first = 0;
+  for (std::size_t before = 0; before < s; ++before) {
+    first += static_cast<std::size_t>(all.lengths[before]);
+  }
+  return std::span(all.bytes).subspan(first, static_cast<std::size_t>(all.lengths[s]));
+}
+
+void Choco::check_lengths(const Following& following, std::size_t s, int rank,
+                          std::int64_t round) const {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const std::size_t expected = message_bytes(b, following.begins_anew);
+    if (message_of(s, b).size() != expected) {
+      throw StateError(fmt::format(
+          "rank {}, choco, round {}: expected {} bytes of rank {} for {}, found {}",
+          context_.rank(), round, expected, rank, buckets_[b].name(), message_of(s, b).size()));
+    }
+  }
 }
 
 // A copy that lacks a code would be wrong from now on, without a word.
@@ -224,7 +225,8 @@ std::vector<Choco::Following> Choco::followings(const Links& links, const Round&
   for (std::size_t s = 0; s < links.sources.size(); ++s) {
     const auto head_in = [&](std::size_t b) {
       Head head;
-      std::memcpy(&head, incoming_[b]->data() + s * message_bytes(b), sizeof head);
+      const std::span message = message_of(s, b);
+      std::memcpy(&head, message.data(), std::min(message.size(), sizeof head));
       return head;
     };
     const Head head = head_in(0);
@@ -242,6 +244,7 @@ std::vector<Choco::Following> Choco::followings(const Links& links, const Round&
           context_.rank(), round.index, round.plan->sources[s].rank));
     }
     followings.push_back({.begins_anew = head.before == 0, .identity = head.after});
+    check_lengths(followings.back(), s, round.plan->sources[s].rank, round.index);
   }
   return followings;
 }
@@ -250,18 +253,18 @@ void Choco::take_in(const Links& links, const Round& round) {
   const std::vector<Following> all = followings(links, round);
   for (std::size_t s = 0; s < links.sources.size(); ++s) {
     const Copies& theirs = links.sources[s];
-    if (all[s].begins_anew) {
-      forget(theirs);
-    }
+    const double share = consensus_step_size_ * round.plan->sources[s].weight;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const std::span told = message_of(s, b).subspan(sizeof(Head));
+      if (all[s].begins_anew) {
+        take_raw(buckets_[b], told, theirs.values[b]);
+        approach(buckets_[b], share, links.own.values[b], theirs.values[b]);
+        continue;
+      }
       const std::span difference(difference_.data(),
                                  static_cast<std::size_t>(buckets_[b].flat().numel()));
-      const std::size_t bytes = message_bytes(b);
-      compression_->decode(std::span(*incoming_[b]).subspan(s * bytes, bytes).subspan(sizeof(Head)),
-                           difference);
-      add_and_approach(buckets_[b], difference,
-                       consensus_step_size_ * round.plan->sources[s].weight, links.own.values[b],
-                       theirs.values[b]);
+      compression_->decode(told, difference);
+      add_and_approach(buckets_[b], difference, share, links.own.values[b], theirs.values[b]);
     }
     theirs.identity.fill_(all[s].identity);
   }
@@ -273,12 +276,17 @@ bool Choco::exchange(const Links& links, const Round& round, const StepBucket& s
   run_overlapped_round(context_, buckets_.size(), works_, [&](std::size_t& issued) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       step_bucket(buckets_[b]);
-      is_finite &= encode(links.own, identity, b);
-      make_room(incoming_[b], links.sources.size() * message_bytes(b));
-      const auto place = [view = view_of(incoming_[b])](const auto& /*counts*/) { return view; };
+      is_finite &= tell(links.own, identity, b);
+      incoming_[b] = incoming_[b] ? incoming_[b] : std::make_shared<Incoming>();
+      const auto place = [messages = incoming_[b]](const std::vector<std::int64_t>& lengths) {
+        messages->lengths = lengths;
+        const std::int64_t bytes = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+        set_size(messages->bytes, static_cast<std::size_t>(bytes));
+        return view_of(messages->bytes, messages);
+      };
       ++issued;
       works_[b] = ops::neighbor_allgather_nonblocking(
-          context_, view_of(outgoing_[b]), place, round.plan,
+          context_, view_of(*outgoing_[b], outgoing_[b]), place, round.plan,
           {.name = names_[b], .check = b == 0 ? round.check : ops::PlanCheck::Trusted});
     }
   });

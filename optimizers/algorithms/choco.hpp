@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,13 +29,15 @@ namespace bluefog::optimizers {
 ///
 /// A schedule of several matrices has copies for each of them: a copy is due to one link.
 ///
-/// A message says which copy its code is added to. A rank whose round fails, or whose copy is not
-/// finite, begins anew from zeros, and its listeners with it. A listener that lacks a code (its round
-/// alone has failed) has an error in each round on that link, after its local step, until all ranks
-/// restart.
+/// The first message on a link is ψ itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as
+/// it leaves values out before copies are near the model. Later ones say which copy their code is
+/// added to. A rank whose round fails, or whose copy is not finite, begins anew with ψ, and its
+/// listeners with it. A listener that lacks a code (its round alone has failed) has an error in each
+/// round on that link, after its local step, until all ranks restart.
 ///
-/// Cost per rank and round: one neighbor_allgather of bytes for each bucket, of the code's length;
-/// a copy of the model for each matrix of the schedule and each of its sources.
+/// Cost per rank and round: one neighbor_allgather of bytes for each bucket, of the code's length,
+/// in the first round of each matrix of the model's; a copy of the model for each matrix of the
+/// schedule and each of its sources.
 /// Source: arXiv 1902.00340, 1907.09356.
 class Choco final : public Algorithm {
  public:
@@ -49,7 +52,7 @@ class Choco final : public Algorithm {
 
  private:
   /// The copies of one rank's parameters on one link, by bucket, with a number that is the same at
-  /// both ends and nowhere else; 0 of zeros.
+  /// both ends and nowhere else; 0 where nothing has been told.
   struct Copies {
     std::vector<at::Tensor> values;
     at::Tensor identity;
@@ -67,9 +70,19 @@ class Choco final : public Algorithm {
   };
 
   [[nodiscard]] Links make_links(std::size_t source_count) const;
-  [[nodiscard]] std::size_t message_bytes(std::size_t bucket) const;
+  /// The messages of a bucket's sources, one after the other.
+  struct Incoming {
+    std::vector<std::byte> bytes;
+    std::vector<std::int64_t> lengths;
+  };
+
+  [[nodiscard]] std::size_t message_bytes(std::size_t bucket, bool begins_anew) const;
   [[nodiscard]] std::int64_t new_identity();
-  bool encode(const Copies& own, std::int64_t after, std::size_t bucket);
+  bool tell(const Copies& own, std::int64_t after, std::size_t bucket);
+  bool encode(const at::Tensor& copy, std::span<std::byte> code, std::size_t bucket);
+  /// The message of source `s`.
+  [[nodiscard]] std::span<const std::byte> message_of(std::size_t s, std::size_t bucket) const;
+  void check_lengths(const Following& following, std::size_t s, int rank, std::int64_t round) const;
   /// @return whether all that was coded is finite.
   bool exchange(const Links& links, const Round& round, const StepBucket& step_bucket);
   [[nodiscard]] std::vector<Following> followings(const Links& links, const Round& round) const;
@@ -81,9 +94,9 @@ class Choco final : public Algorithm {
   double consensus_step_size_;
   std::vector<Links> links_;
   std::vector<std::string> names_;
-  /// Messages, by bucket: what is sent, and what comes, one source after the other.
+  /// Messages, by bucket: what is sent, and what comes.
   std::vector<std::shared_ptr<std::vector<std::byte>>> outgoing_;
-  std::vector<std::shared_ptr<std::vector<std::byte>>> incoming_;
+  std::vector<std::shared_ptr<Incoming>> incoming_;
   /// The values that are coded, and those that were decoded.
   std::vector<float> difference_;
   std::vector<Work> works_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/left_to_the_step.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
@@ -16,11 +15,10 @@
 namespace bluefog::optimizers {
 
 GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets,
-                                     RethrowInBackward rethrow)
+                                     RethrowInBackward rethrow, const GradientCode& code)
     : Algorithm(buckets),
       context_(context),
       where_(fmt::format("rank {}, gradient all-reduce", context.rank())),
-      options_(buckets.size()),
       works_(buckets.size()),
       readiness_(buckets),
       hooks_(buckets,
@@ -28,12 +26,12 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
               .on_end = [this] { end_pass(); },
               .on_compiled = [this] { refuse_compiled(); }},
              rethrow) {
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    options_[b].name = "gradients of " + buckets[b].name();
-    buckets[b].add_gradients();
-    has_gradient_.emplace_back(buckets[b].segments().size(), 0);
-    own_flags_.emplace_back(buckets[b].segments().size(), 0);
+  for (Bucket& bucket : buckets) {
+    bucket.add_gradients();
+    has_gradient_.emplace_back(bucket.segments().size(), 0);
+    own_flags_.emplace_back(bucket.segments().size(), 0);
   }
+  means_ = make_gradient_means(context, buckets, code);
 }
 
 void GradientAllreduce::on_ready(const GradientArrival& arrival) {
@@ -145,9 +143,9 @@ void GradientAllreduce::fill_missing(std::size_t bucket) {
 
 void GradientAllreduce::launch(std::size_t bucket) {
   fill_missing(bucket);
+  means_->prepare(bucket, own_flags_[bucket]);
   ++launched_;
-  works_[bucket] =
-      ops::allreduce_nonblocking(context_, buckets_[bucket].gradients(), options_[bucket]);
+  works_[bucket] = means_->send(bucket);
 }
 
 // The last bucket leaves at the end of the pass, so that ranks hear of an error before it. After a
@@ -173,7 +171,16 @@ void GradientAllreduce::finish_round() {
   phase_ = Phase::Idle;
   try {
     wait_all(works_);
+  } catch (const std::exception& error) {
+    refuse_calls(context_, means_->later_calls(), error.what());
+    means_->forget();
+    note_failed_round();
+    throw;
+  }
+  try {
+    means_->finish();
   } catch (...) {
+    means_->forget();
     note_failed_round();
     throw;
   }
@@ -181,14 +188,15 @@ void GradientAllreduce::finish_round() {
   phase_ = Phase::Reduced;
 }
 
-// Peers issue one call for each bucket of this round: the ones that this rank will not make.
+// Peers issue one call for each bucket of this round, and later ones: those that this rank will not
+// make.
 void GradientAllreduce::fail_round(std::string_view reason) {
   if (phase_ == Phase::Backward) {
-    for (; launched_ < buckets_.size(); ++launched_) {
-      context_.core().engine().refuse(reason);
-    }
+    refuse_calls(context_, calls_due(), reason);
+    launched_ = buckets_.size();
     phase_ = Phase::Idle;
     end_all(works_);  // or their means would come into the gradients of a later pass
+    means_->forget();
     note_failed_round();
   }
 }
@@ -218,9 +226,9 @@ void GradientAllreduce::apply_flags() {
 std::size_t GradientAllreduce::calls_due() const {
   switch (phase_) {
     case Phase::Idle:
-      return buckets_.size();
+      return buckets_.size() + means_->later_calls();
     case Phase::Backward:
-      return buckets_.size() - launched_;
+      return buckets_.size() - launched_ + means_->later_calls();
     case Phase::Reduced:
       return 0;
   }
@@ -261,6 +269,7 @@ void GradientAllreduce::forget_round() {
   }
   phase_ = Phase::Idle;
   end_all(works_);
+  means_->forget();
 }
 
 // To none: what autograd then makes anew is copied into the bucket while it is still in the cache,
@@ -282,19 +291,60 @@ bool GradientAllreduce::zero_gradients(bool set_to_none) {
   return true;
 }
 
+namespace {
+
+/// Empty where the options go together.
+std::string why_no_gradient_code(const DistributedOptimizerOptions& options) {
+  const bool is_low = number_of(options, "low_rank") > 0.0;
+  if (options.compression && is_low) {
+    return fmt::format("low_rank: expected a compression or a low rank, found both, {} and {}",
+                       options.compression->name(), number_of(options, "low_rank"));
+  }
+  if (!options.compression && !is_low && options.numbers.contains("error_feedback")) {
+    return "error_feedback: expected a compression or a low_rank, whose errors they are, found "
+           "neither";
+  }
+  return {};
+}
+
+}  // namespace
+
 AlgorithmRow gradient_allreduce_row() {
-  return {.name = "gradient_allreduce",
-          .equation = "g ← mean(g); x ← x − γ d(g)",
-          .description = "The mean of all ranks' gradients, then the local step: parallel SGD.",
-          .source = "Horovod; DDP, arXiv 2006.15704; BlueFog",
-          .overlap = "the backward pass",
-          .memory = {.note = "gradients move into flat buckets"},
-          .mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"},
-          .begins_in_backward = true,
-          .sums_gradients = true,
-          .make = [](AlgorithmParts parts) {
-            return std::make_unique<GradientAllreduce>(parts.context, parts.buckets,
-                                                       parts.options.rethrow_in_backward);
+  return {
+      .name = "gradient_allreduce",
+      .equation = "g ← mean(g); x ← x − γ d(g)",
+      .description = "The mean of all ranks' gradients, then the local step: parallel SGD.",
+      .source = "Horovod; DDP, arXiv 2006.15704; BlueFog",
+      .overlap = "the backward pass",
+      .memory = {.note = "gradients move into flat buckets; with a code 1 for what it leaves",
+                 .carried = "with a code what it has left out"},
+      .options = {{.name = "compression",
+                   .default_value = "none",
+                   .meaning = "C of gradients; a name of `ops::compression_named`",
+                   .is_field = true},
+                  {.name = "low_rank",
+                   .default_value = std::int64_t{0},
+                   .meaning = "r: means of matrices are of rank r (PowerSGD, arXiv 1905.13727); "
+                              "0: they are not",
+                   .least = 0.0,
+                   .below = 1025.0},
+                  {.name = "error_feedback",
+                   .default_value = true,
+                   .meaning = "what a code or a low rank leaves out comes with the next one"}},
+      .mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"},
+      .begins_in_backward = true,
+      .sums_gradients = true,
+      .why_unfit_schedule =
+          [](const DistributedOptimizerOptions& options, const Schedule& /*schedule*/) {
+            return why_no_gradient_code(options);
+          },
+      .make =
+          [](AlgorithmParts parts) {
+            return std::make_unique<GradientAllreduce>(
+                parts.context, parts.buckets, parts.options.rethrow_in_backward,
+                GradientCode{.compression = parts.options.compression,
+                             .low_rank = static_cast<std::int64_t>(parts.number("low_rank")),
+                             .has_error_feedback = parts.number("error_feedback") != 0.0});
           }};
 }
 

@@ -2,13 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/work.hpp"
-#include "ops/collectives.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/algorithms/gradients/gradient_means.hpp"
 #include "optimizers/buckets/bucket_readiness.hpp"
 #include "optimizers/buckets/gradient_hooks.hpp"
 
@@ -33,6 +34,9 @@ namespace bluefog::optimizers {
 /// Each backward pass of a communicating step, with all that run inside of it, is a round in which
 /// all ranks take part. A gradient with a graph (`create_graph`) is refused, and so is compiled
 /// autograd.
+/// With a code (`GradientCode`) the mean is that of codes, or of low rank, and what they leave out
+/// comes later.
+///
 /// Cost per rank and round: one allreduce for each bucket; as much memory as the parameters, in
 /// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` that drops
 /// gradients) is copied once into its bucket.
@@ -41,7 +45,8 @@ class GradientAllreduce final : public Algorithm {
  public:
   /// The parameters' gradient hooks are free (`why_not_hooked`).
   /// @param context, buckets outlive this object.
-  GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow);
+  GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow,
+                    const GradientCode& code = {});
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   [[nodiscard]] std::size_t calls_due() const override;
@@ -51,6 +56,9 @@ class GradientAllreduce final : public Algorithm {
   void expect(bool communicates) override { communicates_ = communicates; }
   void drain() override;
   void forget_round() override;
+  /// What codes have left.
+  [[nodiscard]] NamedTensors state() const override { return means_->state(); }
+  void restart() override { means_->restart(); }
   bool zero_gradients(bool set_to_none) override;
 
  private:
@@ -79,7 +87,8 @@ class GradientAllreduce final : public Algorithm {
   Context& context_;
   /// Rank and algorithm, for messages.
   std::string where_;
-  std::vector<ops::AllreduceOptions> options_;
+  /// Made once buckets have gradients.
+  std::unique_ptr<GradientMeans> means_;
   std::vector<Work> works_;
   /// Whether a gradient has arrived since the last clearing, by bucket and segment.
   std::vector<std::vector<char>> has_gradient_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/calls/validation.hpp"
+#include "ops/compression.hpp"
 #include "ops/window.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
@@ -30,9 +31,12 @@ ops::Exclusion exclusion_of(bool require_mutex) {
   return require_mutex ? ops::Exclusion::Mutex : ops::Exclusion::None;
 }
 
+/// Null: values travel as they are.
+using Code = std::shared_ptr<ops::Compression>;
+
 ops::WindowPutOptions put_options(double self_weight, const std::optional<RankToWeight>& dst,
-                                  bool require_mutex) {
-  ops::WindowPutOptions options{.self_weight = self_weight};
+                                  bool require_mutex, const Code& compression) {
+  ops::WindowPutOptions options{.self_weight = self_weight, .compression = compression};
   options.exclusion = exclusion_of(require_mutex);
   if (dst) {
     options.destinations = weighted_ranks(*dst);
@@ -107,32 +111,36 @@ void bind_transfers(py::class_<ops::Window, std::shared_ptr<ops::Window>>& type)
   const auto self_weight = py::arg("self_weight");
   const auto dst_weights = py::arg("dst_weights");
   const auto require_mutex = py::arg("require_mutex");
+  const auto compression = py::arg("compression") = py::none();
   type.def(
           "start_put",
           [](ops::Window& window, const at::Tensor& value, double weight,
-             const std::optional<RankToWeight>& dst, bool mutex) {
-            return window.put_nonblocking(view_of(value), put_options(weight, dst, mutex));
+             const std::optional<RankToWeight>& dst, bool mutex, const Code& code) {
+            return window.put_nonblocking(view_of(value), put_options(weight, dst, mutex, code));
           },
-          tensor, self_weight, dst_weights, require_mutex, WithoutGil())
+          tensor, self_weight, dst_weights, require_mutex, compression, WithoutGil())
       .def(
           "put",
           [](ops::Window& window, const at::Tensor& value, double weight,
-             const std::optional<RankToWeight>& dst,
-             bool mutex) { window.put(view_of(value), put_options(weight, dst, mutex)); },
-          tensor, self_weight, dst_weights, require_mutex, WithoutGil())
+             const std::optional<RankToWeight>& dst, bool mutex, const Code& code) {
+            window.put(view_of(value), put_options(weight, dst, mutex, code));
+          },
+          tensor, self_weight, dst_weights, require_mutex, compression, WithoutGil())
       .def(
           "start_accumulate",
           [](ops::Window& window, const at::Tensor& value, double weight,
-             const std::optional<RankToWeight>& dst, bool mutex) {
-            return window.accumulate_nonblocking(view_of(value), put_options(weight, dst, mutex));
+             const std::optional<RankToWeight>& dst, bool mutex, const Code& code) {
+            return window.accumulate_nonblocking(view_of(value),
+                                                 put_options(weight, dst, mutex, code));
           },
-          tensor, self_weight, dst_weights, require_mutex, WithoutGil())
+          tensor, self_weight, dst_weights, require_mutex, compression, WithoutGil())
       .def(
           "accumulate",
           [](ops::Window& window, const at::Tensor& value, double weight,
-             const std::optional<RankToWeight>& dst,
-             bool mutex) { window.accumulate(view_of(value), put_options(weight, dst, mutex)); },
-          tensor, self_weight, dst_weights, require_mutex, WithoutGil())
+             const std::optional<RankToWeight>& dst, bool mutex, const Code& code) {
+            window.accumulate(view_of(value), put_options(weight, dst, mutex, code));
+          },
+          tensor, self_weight, dst_weights, require_mutex, compression, WithoutGil())
       .def(
           "start_get",
           [](ops::Window& window, const std::optional<RankToWeight>& src, bool mutex) {

@@ -82,7 +82,7 @@ def test_words():
     ("--shards iid,0", "found '0'"), ("--shards some", "found 'some'"),
     ("--topologies star", "out of ring, exponential, one_peer, full"),
     ("--seeds -1", "found '-1'"),
-    ("--algorithms atc,exat_diffusion", "gossip_pga, ceca, choco, local_sgd, slowmo, diloco"),
+    ("--algorithms atc,exat_diffusion", "ceca, choco, power_gossip, local_sgd, slowmo, diloco"),
     ("--algorithms atc,exat_diffusion",
      "found 'exat_diffusion'; did you mean exact_diffusion?")))
 def test_refused_words(words, expected, capsys):
@@ -113,12 +113,13 @@ def test_a_run(tmp_path, capsys):
     written = json.loads(file.read_text())
     found = {(r["algorithm"], r["topology"]): r for r in written["records"]}
     alone = {("none", "all ranks"), ("gradient_allreduce", "all ranks"), ("local_sgd", "all ranks"),
-             ("diloco", "all ranks"), ("streaming_diloco", "all ranks"), ("ceca", "its own")}
+             ("diloco", "all ranks"), ("streaming_diloco", "all ranks"),
+             ("sparse_loco", "all ranks"), ("ceca", "its own")}
     assert set(found) == alone | {
         (algorithm, topology)
         for algorithm in ("adapt_then_combine", "adapt_with_combine", "push_sum", "extra",
                           "exact_diffusion", "d2", "gradient_tracking", "gossip_pga", "choco",
-                          "slowmo", "gossip_diloco", "noloco", "accelerated_gossip",
+                          "power_gossip", "slowmo", "gossip_diloco", "noloco", "accelerated_gossip",
                           "dmsgd", "decent_lam", "quasi_global_momentum")
         for topology in ("one_peer", "ring")}
     # Each registered algorithm has a figure, or is said with the reason.
@@ -131,7 +132,7 @@ def test_a_run(tmp_path, capsys):
         assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1
         # The mean of W, not of (I + W) / 2, nor of codes, nor of a fragment, nor beyond it.
         ends_at_mean = algorithm not in ("none", "extra", "exact_diffusion", "choco",
-                                         "streaming_diloco", "accelerated_gossip")
+                                         "power_gossip", "streaming_diloco", "accelerated_gossip")
         assert (record["consensus_distance"] < 1e-4) == ends_at_mean
     assert sorted(path.name for path in folder.iterdir()) == ["accuracy_0.png", "report.html"]
     assert main(["diff", str(file), str(file)]) == 1

@@ -131,9 +131,11 @@ FOLDERS = {
     "ops/window/device": (),
     "optimizers/buckets/windows": (),
     "optimizers/algorithms/registry": (),
+    "optimizers/algorithms/codes": (),
     "optimizers/algorithms/consensus": ("registry",),
+    "optimizers/algorithms/gradients": ("codes",),
     "optimizers/algorithms/momentum": ("registry",),
-    "optimizers/algorithms/outer": ("registry",),
+    "optimizers/algorithms/outer": ("codes", "registry"),
     "optimizers/algorithms/windows": ("registry",),
     "optimizers/wrapper/states": (),
 }

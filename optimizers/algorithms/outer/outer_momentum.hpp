@@ -37,8 +37,14 @@ struct OuterMomentum {
   /// One element's outer step.
   template <typename Value>
   void move(Value& theta, Value& v, const Value& average) const {
+    const Value g = NumberOf<Value>(consensus_share) * (theta - average);
+    take(theta, v, g);
+  }
+
+  /// The same with G itself.
+  template <typename Value>
+  void take(Value& theta, Value& v, const Value& g) const {
     using Number = NumberOf<Value>;
-    const Value g = Number(consensus_share) * (theta - average);
     v = Number(momentum) * v + g;
     theta = form == MomentumForm::Nesterov ? theta - (g + Number(momentum) * v) : theta - v;
   }

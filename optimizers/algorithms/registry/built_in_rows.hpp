@@ -18,11 +18,13 @@ AlgorithmRow push_sum_row();
 AlgorithmRow gossip_pga_row();
 AlgorithmRow ceca_row();
 AlgorithmRow choco_row();
+AlgorithmRow power_gossip_row();
 AlgorithmRow local_sgd_row();
 AlgorithmRow slowmo_row();
 AlgorithmRow diloco_row();
 AlgorithmRow streaming_diloco_row();
 AlgorithmRow gossip_diloco_row();
+AlgorithmRow sparse_loco_row();
 AlgorithmRow noloco_row();
 AlgorithmRow accelerated_gossip_row();
 AlgorithmRow dmsgd_row();
@@ -45,11 +47,13 @@ inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
                                          &gossip_pga_row,
                                          &ceca_row,
                                          &choco_row,
+                                         &power_gossip_row,
                                          &local_sgd_row,
                                          &slowmo_row,
                                          &diloco_row,
                                          &streaming_diloco_row,
                                          &gossip_diloco_row,
+                                         &sparse_loco_row,
                                          &noloco_row,
                                          &accelerated_gossip_row,
                                          &dmsgd_row,

@@ -57,10 +57,11 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     cannot be clipped or scaled before they are used, and each step has one backward pass.
     row_sums: "any" where rows of the graphs may sum to something else than 1: each round multiplies
     a rank's parameters by the sum of its row. Push-sum asks for columns that sum to 1 instead.
-    compression: of `choco` and `gossip_diloco`: the code of what ranks send, "bfloat16", "float16",
-    "int8", "int4", "sign", "topk" or "topk:K"; None for choco's "int4", and for none with
-    gossip_diloco ("none"). docs/optimizers.md says what each keeps and costs. A `bf.Compression`
-    or the name of one, too.
+    compression: of `choco`, `sparse_loco`, `gossip_diloco`, `diloco` and `gradient_allreduce`: the
+    code of what ranks send, "bfloat16", "float16", "int8", "int4", "sign", "topk", "topk8",
+    "topk:K" or "topk8:K"; None for choco's "int4" and sparse_loco's "topk8:32", and for none with
+    the others ("none"). docs/optimizers.md says what each keeps and costs. A `bf.Compression` or
+    the name of one, too.
     numbers: options that the algorithm's row lists and that have no argument here, by name.
     The choices are attributes of the result, to be read.
 

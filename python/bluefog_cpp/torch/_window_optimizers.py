@@ -26,6 +26,7 @@ from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._wrapped import steering
 from bluefog_cpp.torch._wrapped.model_parts import Models
 from bluefog_cpp.torch._wrapped.steering import Steering
+from bluefog_cpp.torch._wrapped.window import Window
 
 
 class WindowOptimizer(WrappedOptimizer):
@@ -36,7 +37,7 @@ class WindowOptimizer(WrappedOptimizer):
 
     _transfer_weights: str
     """The attribute with the weights that values travel with."""
-    _own_windows: dict[str, _windows.Window]
+    _own_windows: dict[str, Window]
     _finished: set[int]
 
     def unregister_window(self) -> None:
@@ -134,7 +135,7 @@ class WindowOptimizer(WrappedOptimizer):
                 self._finished.add(gone.rank)
 
 
-def _retire(runtime: Runtime, windows: dict[str, _windows.Window]) -> None:
+def _retire(runtime: Runtime, windows: dict[str, Window]) -> None:
     for name, window in windows.items():
         if runtime.windows.get(name) is window:
             runtime.retired_windows.append(runtime.windows.pop(name))

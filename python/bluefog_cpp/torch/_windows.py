@@ -15,8 +15,9 @@ import torch
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError
+from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._devices import take_device_of
+from bluefog_cpp.torch._own.compressions import compression_from
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
@@ -29,34 +30,7 @@ from bluefog_cpp.torch._tensors import (
     written_back,
 )
 from bluefog_cpp.torch._wrapped import steering
-
-
-class Window:
-    """A window with the tensor that it averages."""
-
-    def __init__(self, core_window: Any, tensor: torch.Tensor, name: str, number: int):
-        self.core = core_window
-        self.tensor = tensor
-        self.name = name
-        self.number = number
-        """The same on all ranks: they create windows together."""
-        self._place = self._place_of(tensor)
-
-    def end(self) -> None:
-        """Other ranks find it freed from now on, and not that its rank has left."""
-        self.core = None
-
-    @staticmethod
-    def _place_of(tensor: torch.Tensor) -> tuple[int, int, torch.dtype, bool]:
-        return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
-
-    def check_in_place(self, rank: int, name: str) -> None:
-        if self._place_of(self.tensor) != self._place:
-            raise StateError(
-                f"rank {rank}, window '{name}': expected its tensor to keep the memory that it had "
-                "when the window was created, found it resized or its data replaced; free the "
-                "window and create it again")
-
+from bluefog_cpp.torch._wrapped.window import Window
 
 # ---- life
 
@@ -147,42 +121,50 @@ def get_current_created_window_names() -> list[str]:
 def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
                                  self_weight: float | None = None,
                                  dst_weights: DstWeights | None = None,
-                                 require_mutex: bool = False) -> int:
+                                 require_mutex: bool = False,
+                                 compression: str | None = None) -> int:
     """Starts `neighbor_win_put`; the handle is for `win_poll` and `win_wait`."""
-    return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex)
+    return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex, compression)
 
 
 @ranged
 def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: float | None = None,
-                     dst_weights: DstWeights | None = None, require_mutex: bool = False) -> bool:
+                     dst_weights: DstWeights | None = None, require_mutex: bool = False,
+                     compression: str | None = None) -> bool:
     """Writes tensor · dst_weights[r] into the buffer that out-neighbour r keeps for this rank; then
     tensor ← self_weight · tensor.
 
     dst_weights: some out-neighbours; default all, weight 1. require_mutex: holds their mutexes.
+    compression: a code of docs/optimizers.md, "int8" or another one of the library's, whose C(x)
+    is written in x's place, and whose bytes travel between hosts; what it leaves out is nowhere.
     Returns when the values are there. Cost: one message of the tensor to each. Raises
-    InvalidArgument for ranks that are no out-neighbours, a tensor of another shape, or one
-    elsewhere than that of a window on a GPU; one on a GPU is copied for a window on the CPU.
+    InvalidArgument for ranks that are no out-neighbours, a tensor of another shape, one elsewhere
+    than that of a window on a GPU (one on a GPU is copied for a window on the CPU), a code of the
+    program's own, or values beyond float32 with a code; UnsupportedError for a code of a window on
+    a GPU or of 16 bits.
     """
     return win_wait(neighbor_win_put_nonblocking(tensor, name, self_weight, dst_weights,
-                                                 require_mutex))
+                                                 require_mutex, compression))
 
 
 @ranged
 def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
                                         self_weight: float | None = None,
                                         dst_weights: DstWeights | None = None,
-                                        require_mutex: bool = False) -> int:
+                                        require_mutex: bool = False,
+                                        compression: str | None = None) -> int:
     """Starts `neighbor_win_accumulate`."""
-    return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
+    return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex,
+                        compression)
 
 
 @ranged
 def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: float | None = None,
-                            dst_weights: DstWeights | None = None,
-                            require_mutex: bool = False) -> bool:
+                            dst_weights: DstWeights | None = None, require_mutex: bool = False,
+                            compression: str | None = None) -> bool:
     """Puts as `neighbor_win_put`, adding to what the buffers hold."""
     return win_wait(neighbor_win_accumulate_nonblocking(tensor, name, self_weight, dst_weights,
-                                                        require_mutex))
+                                                        require_mutex, compression))
 
 
 @ranged
@@ -375,13 +357,18 @@ def _window(runtime: Runtime, call: str, name: str) -> Window:
     return window
 
 
+def _code(value: Any) -> Any:
+    return None if value is None else compression_from(value)
+
+
 def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, dst_weights: Any,
-                 require_mutex: Any) -> int:
+                 require_mutex: Any, compression: Any) -> int:
     runtime, call = current(), f"win_{kind}"
     window = _window(runtime, call, name)
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
     weights = checked(call, "dst_weights", steering.receivers, dst_weights)
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
+    code = checked(call, "compression", _code, compression)
     start: Callable[..., core.Work] = (
         window.core.start_put if kind == "put" else window.core.start_accumulate)
     try:
@@ -393,7 +380,7 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
         raise InvalidArgument(
             f"rank {runtime.rank}, window '{name}', {call}: expected a tensor of the window's "
             f"shape, {list(window.tensor.shape)}, found {list(tensor.shape)}")
-    work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
+    work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex, code)
     if self_weight is None:
         return runtime.add_without_result(work)
     return runtime.add_without_result(work, written_back(source, tensor), range_of(source))

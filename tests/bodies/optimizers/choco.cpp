@@ -115,6 +115,9 @@ struct StackedChoco {
   void step(const Compression& compression, double kappa) {
     x = x - kChocoRate * gradients(x);
     const auto m = static_cast<std::size_t>(round++ % schedule.period_steps());
+    if (round <= schedule.period_steps()) {
+      copies[m] = x.clone();
+    }
     for (std::int64_t i = 0; i < x.size(0); ++i) {
       copies[m][i] += coded(compression, x[i] - copies[m][i]);
     }
@@ -169,6 +172,34 @@ TEST(ChocoAveraging, ACodeThatLosesNothingIsAdaptThenCombine) {
       train(plain_optimizer, plain, problem);
     }
     EXPECT_LT((with_codes.x() - plain.x()).abs().max().item<double>(), 1e-6);
+  });
+}
+
+/// Whatever the code: its first message on each link is the values.
+TEST(ChocoAveraging, BeginsWithTheValuesThemselves) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    for (const Schedule& schedule : choco_schedules(context.size())) {
+      for (const std::string name : {"topk:1", "sign", "int4"}) {
+        at::Tensor expected = starting_points(context.size(), Start::Different);
+        Gossip gossip(context, choco_options(name, schedule));
+        const auto expect_averages = [&] {
+          for (std::int64_t m = 0; m < schedule.period_steps(); ++m) {
+            gossip.rounds(1);
+            expected = dense(schedule.mixing_matrix(m)).mm(expected);
+            EXPECT_CLOSE(gossip.point.x(), expected[context.rank()]) << name;
+          }
+        };
+        expect_averages();
+        gossip.rounds(static_cast<int>(schedule.period_steps()));  // codes
+        gossip.fill(context.rank());
+        expected = at::arange(context.size(), at::kDouble)
+                       .unsqueeze(1)
+                       .expand({context.size(), LeastSquares::kDimension})
+                       .clone();
+        gossip.optimizer.restart();
+        expect_averages();
+      }
+    }
   });
 }
 
@@ -275,6 +306,7 @@ TEST(ChocoAveraging, LargeValuesOfFloat64ComeToo) {
   on_ranks(few_ranks(), [](Context& context) {
     constexpr double kLarge = 1e39;
     Gossip gossip(context, choco_options("int4"));
+    gossip.rounds(1);  // values themselves
     gossip.fill(kLarge * (1 + context.rank()));
     gossip.rounds(200);
     EXPECT_LT(gossip.distance(at::full({}, kLarge * (1 + mean_rank(context)), at::kDouble)),
@@ -293,8 +325,10 @@ TEST(ChocoAveraging, WhatItCannotTakeIsRefused) {
     DistributedOptimizerOptions atc = choco_options("int8");
     atc.algorithm = "atc";
     atc.numbers.clear();
-    EXPECT_THAT(error_with(atc), HasSubstr("compression: expected choco or gossip_diloco, found "
-                                           "adapt_then_combine, which sends values as they are"));
+    EXPECT_THAT(
+        error_with(atc),
+        HasSubstr("compression: expected gradient_allreduce, choco, diloco, gossip_diloco or "
+                  "sparse_loco, found adapt_then_combine, which sends values as they are"));
     EXPECT_THAT(error_with(choco_options("int4", std::nullopt, 0.0)),
                 HasSubstr("consensus_step_size: expected from"));
     EXPECT_THAT(error_with(choco_options(context.rank() == 0 ? "int4" : "int8")),

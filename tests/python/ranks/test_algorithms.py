@@ -12,10 +12,9 @@ from simulation import flat, loss_of, model_of, train
 
 EXACT = ("extra", "exact_diffusion", "d2", "gradient_tracking")
 APPROXIMATE = ("adapt_then_combine", "adapt_with_combine", "gossip_pga", "ceca", "choco",
-               "local_sgd", "dmsgd", "decent_lam", "quasi_global_momentum", "gradient_allreduce",
-               "push_sum",
-               "slowmo", "diloco", "streaming_diloco", "gossip_diloco", "noloco",
-               "accelerated_gossip")
+               "power_gossip", "local_sgd", "dmsgd", "decent_lam", "quasi_global_momentum",
+               "gradient_allreduce", "push_sum", "slowmo", "diloco", "streaming_diloco",
+               "gossip_diloco", "sparse_loco", "noloco", "accelerated_gossip")
 # How near they come depends on how far ranks run apart: ranks meet every few steps, or a busy
 # machine would decide. The core's own tests take turns that are drawn.
 WITHOUT_WAITING = ("win_put", "pull_get", "async_push_sum")

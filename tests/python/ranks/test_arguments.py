@@ -51,7 +51,8 @@ BETWEEN_MACHINES = names(name=NAME, self_weight=NUMBER, src_machine_weights=WEIG
                          dst_machine_weights=RECEIVERS, enable_topo_check=SWITCH)
 GATHER = names(name=NAME, src_ranks=RANKS, dst_ranks=RANKS, enable_topo_check=SWITCH)
 GOSSIP = names(target_rank=RANK, self_weight=NUMBER, pair_weight=NUMBER, name=NAME)
-STORE = names(name=TEXT, self_weight=NUMBER, dst_weights=RECEIVERS, require_mutex=SWITCH)
+STORE = names(name=TEXT, self_weight=NUMBER, dst_weights=RECEIVERS, require_mutex=SWITCH,
+              compression=(3, "int3", "topk:0", object()))
 FETCH = names(name=TEXT, src_weights=WEIGHTS, require_mutex=SWITCH)
 ACTIVITY = names(tensor_name=TEXT, activity_name=TEXT)
 WRAP = names(optimizer=OPTIMIZER, model=MODEL, num_steps_per_communication=COUNT)

@@ -94,9 +94,10 @@ TEST(AlgorithmOptionsTest, ACodeIsGivenByItsName) {
   EXPECT_EQ(options_of({.algorithm = "choco"}, 2).compression, nullptr);
   EXPECT_THAT(why_no_options({"compression=int3"}, {"choco"}),
               HasSubstr("compression: expected one of bfloat16, float16, int8, int4, sign, topk"));
-  EXPECT_THAT(why_no_options({"compresion=int8"}, {"choco"}),
-              HasSubstr("compression (one of bfloat16, float16, int8, int4, sign, topk, by default "
-                        "int4)"));
+  EXPECT_THAT(
+      why_no_options({"compresion=int8"}, {"choco"}),
+      HasSubstr("compression (one of bfloat16, float16, int8, int4, sign, topk, topk8, by default "
+                "int4)"));
 }
 
 TEST(AlgorithmOptionsTest, OptionsThatNoRowListsAreRefusedWithThoseThereAre) {

@@ -174,6 +174,16 @@ TEST(Compression, TopKKeepsTheLargestOfEachChunk) {
   EXPECT_EQ(top_k->bytes_of(4096 + 2000), 5U * 6U);
 }
 
+TEST(Compression, TopK8IsTopKInInt8) {
+  const auto values = random_values(3 * 4096 + 100, 5);
+  const auto kept_by = [&](std::string_view name) {
+    std::vector<float> kept = coded(*compression_named(name), values);
+    std::erase(kept, 0.0F);
+    return kept;
+  };
+  EXPECT_EQ(kept_by("topk8:100"), coded(*compression_named("int8"), kept_by("topk:100")));
+}
+
 /// All names, and a share of its own.
 std::vector<std::string> names() {
   std::vector<std::string> all = ops::compression_names();
@@ -227,6 +237,7 @@ TEST(Compression, BytesAreThoseOfTheDocs) {
   EXPECT_EQ(bits("int4"), 4 + 1.0 / 8);
   EXPECT_EQ(bits("sign"), 1 + 1.0 / 8);
   EXPECT_EQ(bits("topk:16"), 48.0 * 16 / 4096);
+  EXPECT_EQ(bits("topk8:128"), (24 + 1.0 / 8) * 128 / 4096);
   // Counts that no memory holds.
   EXPECT_EQ(compression_named("int8")->bytes_of(std::size_t{1} << 31U), 2'181'038'080U);
 }
@@ -367,14 +378,16 @@ TEST(Compression, CodedDifferencesReachTheValue) {
 TEST(Compression, NamesThatAreNoneAreRefused) {
   EXPECT_THAT(error_of<InvalidArgument>([] { (void)compression_named("int3"); }),
               HasSubstr("compression: expected one of bfloat16, float16, int8, int4, sign, topk, "
-                        "or topk:K, found 'int3'"));
-  for (const char* const name : {"topk:", "topk:0", "topk:4097", "topk:3x", "topk:-1"}) {
+                        "topk8, or topk:K or topk8:K, found 'int3'"));
+  for (const char* const name :
+       {"topk:", "topk:0", "topk:4097", "topk:3x", "topk:-1", "topk8:", "topk8:0"}) {
     EXPECT_THAT(error_of<InvalidArgument>([&] { (void)compression_named(name); }),
                 HasSubstr("K from 1 to 4096"));
   }
   EXPECT_THAT(error_of<InvalidArgument>([] { (void)compression_named(""); }),
               HasSubstr("found ''"));
   EXPECT_EQ(compression_named("topk")->name(), "topk:64");
+  EXPECT_EQ(compression_named("topk8")->name(), "topk8:64");
 }
 
 }  // namespace

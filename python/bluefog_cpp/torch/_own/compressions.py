@@ -23,7 +23,7 @@ class Compression:
     The same input gives the same bytes on every run and rank, C(0) = 0, and what is not finite is
     no finite number afterwards. Methods get copies, and run with the interpreter's lock, one at a
     time. An object, or the name of a class that is registered, is what `compression` of
-    `DecentralizedOptimizer` takes, for algorithms that send codes (`choco`, `gossip_diloco`).
+    `DecentralizedOptimizer` takes, for algorithms that send codes (`choco`, `sparse_loco`, …).
     """
 
     name: ClassVar[str] = ""

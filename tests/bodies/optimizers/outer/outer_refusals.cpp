@@ -77,7 +77,7 @@ TEST(OuterRefusals, OfCodesExpectLinksThatComeAgain) {
     options = outer_options("noloco");
     options.compression = ops::compression_named("int4");
     EXPECT_THAT(error_of<InvalidArgument>([&] { run_outer_steps(context, options); }),
-                HasSubstr("compression: expected choco or gossip_diloco, found noloco"));
+                HasSubstr("diloco, gossip_diloco or sparse_loco, found noloco"));
   });
 }
 

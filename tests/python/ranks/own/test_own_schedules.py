@@ -202,7 +202,7 @@ def test_a_code_that_fails_on_one_rank(rank, size):
 
         def encode(self, values):
             calls[0] += len(values) > 1000
-            return values if calls[0] == 2 and bf.rank() == 1 else super().encode(values)
+            return values if calls[0] == 1 and bf.rank() == 1 else super().encode(values)
 
     model = torch.nn.Linear(40, 40).double()
     optimizer = bf.DecentralizedOptimizer(
@@ -221,6 +221,7 @@ def test_a_code_that_fails_on_one_rank(rank, size):
     with pytest.raises(kind, match=words):
         step()
     optimizer.restart()
+    step()
     step()
     bf.barrier()
 

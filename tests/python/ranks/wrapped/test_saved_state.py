@@ -17,7 +17,8 @@ CARRYING = {
     "decent_lam": {"momentum": 0.5}, "choco": {}, "diloco": {"num_steps_per_communication": 2},
     "noloco": {}, "accelerated_gossip": {}, "slowmo": {"global_period_rounds": 2},
     "streaming_diloco": {"numbers": {"fragments": 2}},
-    "gossip_diloco": {"compression": "int4"}}
+    "gossip_diloco": {"compression": "int4"}, "sparse_loco": {}, "power_gossip": {},
+    "gradient_allreduce": {"compression": "topk:600"}}
 
 
 def wrapped(algorithm, rank, size):
