@@ -14,8 +14,8 @@ namespace bluefog::optimizers {
 ///
 /// Only numbers travel. All ranks have the same kind of optimizer over the same parameters.
 /// Cost: two small broadcasts, and one for each tensor of state.
-/// @throws UnsupportedError for optimizers other than SGD, Adam, AdamW, RMSprop and Adagrad, on
-///   every rank; InvalidArgument if `root` is not a rank; MismatchError if kinds or parameters
+/// @throws UnsupportedError for optimizers other than SGD, Adam, AdamW, RMSprop, Adagrad,
+///   `AccumAdam`, `AccumAdamW` and `Muon`, on every rank; InvalidArgument if `root` is not a rank; MismatchError if kinds or parameters
 ///   differ.
 /// Source: BlueFog's `broadcast_optimizer_state`.
 void broadcast_optimizer_state(Context& context, torch::optim::Optimizer& optimizer, int root = 0);

@@ -180,7 +180,7 @@ class Pipeline {
   /// @param optimizer as for `step`; it stays the one that it is.
   /// @throws InvalidArgument for fewer frozen layers than there are, or more than layers, and as
   ///   the constructor. @throws UnsupportedError where layers move under an optimizer other than
-  ///   SGD, Adam, AdamW, RMSprop and Adagrad.
+  ///   SGD, Adam, AdamW, RMSprop, Adagrad, AccumAdam, AccumAdamW and Muon.
   void rearrange(const Arrangement& wanted, torch::optim::Optimizer& optimizer);
 
   /// Collective. Tries the passes of `batch` with each number of micro-batches, twice, and stays with

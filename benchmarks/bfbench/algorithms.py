@@ -9,6 +9,11 @@ import sys
 
 from bfbench.launch import LaunchFailed
 
+TOPOLOGIES = ("ring", "exponential", "one_peer", "full")
+"""Graphs that bfbench trains on, by name."""
+SCHEDULES = ("base",)
+"""Further ones, of bftopo."""
+
 
 def _core():
     try:
@@ -81,3 +86,16 @@ def algorithm_list(own=(), has_others=True):
                                                  ) from error
         return list(found)
     return parse
+
+
+def why_not(row):
+    """Why an algorithm is not measured here; empty if it is."""
+    return "" if not row.uses_windows else (
+        "no rank waits for another, so that what it comes to in a fixed number of steps depends on "
+        "the machine's load")
+
+
+def takes_graphs(row):
+    """Its averages are those of the graph: it neither averages over all ranks nor brings a schedule
+    of its own."""
+    return bool(row.stochastic) and not row.brings_schedule

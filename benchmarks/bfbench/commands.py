@@ -13,9 +13,10 @@ from bfbench.algorithms import load_files
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 from bfbench.options import DEFAULT_BUILD
+from bfbench.traffic import command as traffic
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
-            "scale": scale, "uneven": uneven, "diff": diff}
+            "traffic": traffic, "scale": scale, "uneven": uneven, "diff": diff}
 
 DEFAULT_COMMAND = "ops"
 # Reasons for which standard output takes no more, of errors that name no file.

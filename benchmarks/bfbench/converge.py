@@ -5,7 +5,16 @@ import json
 import statistics
 
 from bfbench import images, output
-from bfbench.algorithms import algorithm_list, own_schedules, registered, row_named
+from bfbench.algorithms import (
+    SCHEDULES,
+    TOPOLOGIES,
+    algorithm_list,
+    own_schedules,
+    registered,
+    row_named,
+    takes_graphs,
+    why_not,
+)
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (
@@ -21,7 +30,6 @@ from bfbench.reports import report
 from bfbench.shards import IID
 from bfbench.versions import versions
 
-TOPOLOGIES = ("ring", "exponential", "one_peer", "full")
 KEY = ("algorithm", "topology", "shards", "ranks", "steps", "batch_size", "data")
 FIGURES = ("accuracy", "worst_accuracy", "mean_model_accuracy", "consensus_distance")
 
@@ -40,10 +48,42 @@ def shards_list(text):
 
 
 def topology_list(text):
-    return choice_list((*TOPOLOGIES, *own_schedules()))(text)
+    return choice_list((*TOPOLOGIES, *SCHEDULES, *own_schedules()))(text)
+
+
+DEFAULTS: dict = {"topologies": list(TOPOLOGIES), "shards": [IID, "0.1"], "seeds": [1, 2, 3],
+                  "ranks": [8], "steps": 400}
+PRESETS: dict[str, dict] = {
+    "default": {},
+    # Tables of the field, scaled to a small network, few images and few processors.
+    "exponential-graphs": {
+        "about": "static and one-peer exponential graphs, as arXiv 2110.13363 has them for "
+                 "ResNet-50 on ImageNet; scaled",
+        "algorithms": ["adapt_then_combine", "dmsgd", "gradient_allreduce"], "ranks": [4],
+        "topologies": ["exponential", "one_peer"], "shards": [IID]},
+    "base-graph": {
+        "about": "base graphs and one-peer exponential ones at 25 ranks with Dirichlet(0.1) "
+                 "shards, as arXiv 2305.11420 has them for CIFAR-10; scaled",
+        "algorithms": ["adapt_then_combine", "gradient_allreduce"], "ranks": [25],
+        "topologies": ["base", "one_peer", "ring"], "shards": ["0.1"], "steps": 300},
+    "gossip-pga": {
+        "about": "gossip with an average over all ranks now and then, as arXiv 2105.09080 has it "
+                 "for ResNet-50 on ImageNet; scaled",
+        "algorithms": ["gradient_allreduce", "adapt_then_combine", "gossip_pga", "local_sgd"],
+        "topologies": ["ring", "one_peer"], "shards": ["0.1"]},
+}
+
+
+def fill(args):
+    """Gives the options that were left out what the preset has."""
+    for name, value in {**DEFAULTS, "algorithms": None, **PRESETS[args.preset]}.items():
+        if getattr(args, name, None) is None and name != "about":
+            setattr(args, name, value)
 
 
 def add_arguments(parser):
+    parser.add_argument("--preset", choices=PRESETS, default="default",
+                        help="where options are not given: tables of the field, scaled")
     parser.add_argument("--algorithms", type=algorithm_list(), metavar="NAME,…",
                         help="registered ones (python -m bluefog_cpp.algorithms lists them), by "
                         "name or alias; default: all")
@@ -51,35 +91,23 @@ def add_arguments(parser):
                         help="registers algorithms and schedules of a file of Python or a shared "
                         "object; may be repeated")
     parser.add_argument("--topologies", type=topology_list, metavar="NAME,…",
-                        default=list(TOPOLOGIES), help=f"out of {', '.join(TOPOLOGIES)}, and "
-                        "schedules of --load")
-    parser.add_argument("--shards", type=shards_list, default=[IID, "0.1"], metavar="HOW,…",
-                        help=f"{IID}, or α: each class is dealt to the ranks by Dirichlet(α)")
-    parser.add_argument("--seeds", type=whole_list(0), default=[1, 2, 3], metavar="N,…",
-                        help="of shards, first models and batches")
-    add_rank_list(parser, [8])
+                        help=f"out of {', '.join((*TOPOLOGIES, *SCHEDULES))}, and schedules of "
+                        f"--load; default: {','.join(TOPOLOGIES)}")
+    parser.add_argument("--shards", type=shards_list, metavar="HOW,…",
+                        help=f"{IID}, or α: each class is dealt to the ranks by Dirichlet(α); "
+                        f"default: {','.join(DEFAULTS['shards'])}")
+    parser.add_argument("--seeds", type=whole_list(0), metavar="N,…",
+                        help="of shards, first models and batches; default: 1,2,3")
+    add_rank_list(parser, None)
     parser.add_argument("--data", default=images.FASHION, metavar="FOLDER",
                         help=f"as of bfbench ddp, or '{images.SYNTHETIC}'")
-    parser.add_argument("--steps", type=whole(), default=400, metavar="N",
-                        help="the budget of a rank")
+    parser.add_argument("--steps", type=whole(), metavar="N",
+                        help=f"the budget of a rank; default: {DEFAULTS['steps']}")
     parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
     parser.add_argument("--lr", type=positive, default=0.02)
     parser.add_argument("--train-images", type=whole(), default=20_000, metavar="N")
     parser.add_argument("--test-images", type=whole(), default=2_000, metavar="N")
     add_output_files(parser)
-
-
-def why_not(row):
-    """Why an algorithm is not measured here; empty if it is."""
-    return "" if not row.uses_windows else (
-        "no rank waits for another, so that what it comes to in a fixed number of steps depends on "
-        "the machine's load")
-
-
-def takes_graphs(row):
-    """Its averages are those of the graph: it neither averages over all ranks nor brings a schedule
-    of its own."""
-    return bool(row.stochastic) and not row.brings_schedule
 
 
 def runs_of(args, seed):
@@ -137,10 +165,13 @@ def merge_seeds(records):
 
 
 def run(args):
+    fill(args)
     launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC * max(1, args.steps / 400))
     images.load(args.data)
     args.algorithms = args.algorithms or [row.name for row in registered()]
     about = versions(launcher, args)
+    if "about" in PRESETS[args.preset]:
+        about["preset"] = PRESETS[args.preset]["about"]
     not_run = [{"algorithm": row.name, "not_run": why_not(row)}
                for row in map(row_named, args.algorithms) if why_not(row)]
     if len(not_run) == len(args.algorithms):

@@ -47,8 +47,8 @@ def load(path):
                 "without a list of records")
         if any("seeds" in record for record in found["records"]):
             raise NothingToCompare(
-                f"{path}: records of bfbench converge are not compared: they have "
-                "no times")
+                f"{path}: records of bfbench converge and traffic are not compared: they have "
+                "no times of starts")
         about = found.get("versions", {})
         if not isinstance(about, dict) or not isinstance(about.get("options", {}), dict):
             raise ValueError("versions that are no object")

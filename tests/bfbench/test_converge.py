@@ -10,8 +10,8 @@ import numpy
 import pytest
 
 from bfbench.__main__ import main
-from bfbench.algorithms import algorithm_list, registered
-from bfbench.converge import merge_seeds, runs_of, shards_list
+from bfbench.algorithms import algorithm_list, registered, row_named
+from bfbench.converge import PRESETS, fill, merge_seeds, runs_of, shards_list, topology_list
 from bfbench.shards import rank_shares
 from image_files import idx_files
 
@@ -136,7 +136,8 @@ def test_a_run(tmp_path, capsys):
         assert (record["consensus_distance"] < 1e-4) == ends_at_mean
     assert sorted(path.name for path in folder.iterdir()) == ["accuracy_0.png", "report.html"]
     assert main(["diff", str(file), str(file)]) == 1
-    assert f"{file}: records of bfbench converge are not compared" in capsys.readouterr().err
+    assert (f"{file}: records of bfbench converge and traffic are not compared"
+            in capsys.readouterr().err)
 
 
 @pytest.mark.long
@@ -208,3 +209,37 @@ def test_files_that_cannot_be_loaded(tmp_path):
     assert job.returncode == 2
     assert f"argument --load: load_algorithms, '{own}': expected a file that runs" in job.stderr
     assert "found OSError: no such device" in job.stderr
+
+
+def test_presets_go_behind_options():
+    class Args:
+        preset, seeds, topologies, shards, steps = "base-graph", [7], None, None, None
+        ranks, algorithms = None, None
+    args = Args()
+    fill(args)
+    assert (args.seeds, args.ranks, args.steps, args.shards) == ([7], [25], 300, ["0.1"])
+    assert args.topologies == ["base", "one_peer", "ring"]
+    everything = Args()
+    everything.preset = "default"
+    fill(everything)
+    assert (everything.ranks, everything.algorithms, everything.steps) == ([8], None, 400)
+
+
+def test_presets_name_what_is_there():
+    for preset in PRESETS.values():
+        for name in preset.get("algorithms", []):
+            assert row_named(name).name == name
+        assert topology_list(",".join(preset.get("topologies", ["ring"])))
+
+
+@pytest.mark.long
+def test_a_preset_says_that_it_is_scaled(tmp_path, capsys):
+    file = tmp_path / "records.json"
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file), "--data",
+                 str(idx_files(tmp_path)), "--preset", "base-graph", "--ranks", "3", "--seeds", "1",
+                 "--steps", "2", "--batch-size", "4"]) == 0
+    found = json.loads(file.read_text())
+    assert {record["topology"] for record in found["records"]} == {"base", "one_peer", "ring",
+                                                                   "all ranks"}
+    assert "preset: base graphs and one-peer" in capsys.readouterr().out
+    assert found["versions"]["preset"].endswith("scaled")

@@ -23,7 +23,7 @@ RUNTIME = (*BASE, "store", "bootstrap", "transport", "engine", "device", "one_si
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.codes", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
-              "optimizers.sampling", "optimizers.wrapper")
+              "optimizers.local", "optimizers.sampling", "optimizers.wrapper")
 LIBRARIES = (*RUNTIME, *TOPOLOGY, *OPS, *OPTIMIZERS, "nn.stores", "nn", "pipeline.plans",
              "pipeline")
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
@@ -77,13 +77,15 @@ ROOMS = {
                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:1]),
     "optimizers.algorithms": ("optimizers/algorithms", (),
                               RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:2]),
+    "optimizers.local": ("optimizers/local", public("optimizers", "accum_adam muon"),
+                         BASE + OPTIMIZERS[:1]),
     "optimizers.sampling": ("optimizers/sampling", public("optimizers", "elastic_sampler"),
                             RUNTIME + OPS),
     "optimizers.wrapper": ("optimizers/wrapper",
                            public("optimizers", "bluefog checkpoint consensus "
                                                 "distributed_optimizer optimizer_state "
                                                 "parameter_collectives"),
-                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:4]),
+                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:5]),
     "nn.stores": ("nn/stores", public("nn", "torch_store"), RUNTIME),
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),

@@ -7,6 +7,8 @@
 #include <typeinfo>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/accum_adam.hpp"
+#include "optimizers/muon.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -43,6 +45,14 @@ struct ParameterStates::Kinds {
     auto& s = static_cast<torch::optim::AdagradParamState&>(state);
     return {.step = &s.step(), .tensors = {&s.sum()}};
   }
+  static Fields open_accum_adam(State& state) {
+    auto& s = static_cast<AccumAdamParamState&>(state);
+    return {.step = &s.step, .tensors = {&s.exp_avg, &s.exp_avg_sq, &s.gradient_sum}};
+  }
+  static Fields open_muon(State& state) {
+    auto& s = static_cast<MuonParamState&>(state);
+    return {.step = nullptr, .tensors = {&s.momentum_buffer}};
+  }
 
   static Kind of(const torch::optim::Optimizer& optimizer, const std::string& where) {
     using namespace torch::optim;  // NOLINT: ten names of it in five lines
@@ -61,9 +71,16 @@ struct ParameterStates::Kinds {
     if (dynamic_cast<const Adagrad*>(&optimizer) != nullptr) {
       return {"Adagrad", make<AdagradParamState>, open_adagrad};
     }
-    throw UnsupportedError(
-        fmt::format("{}: expected SGD, Adam, AdamW, RMSprop or Adagrad, found {}", where,
-                    c10::demangle(typeid(optimizer).name())));
+    if (dynamic_cast<const AccumAdam*>(&optimizer) != nullptr) {
+      const bool decouples = dynamic_cast<const AccumAdamW*>(&optimizer) != nullptr;
+      return {decouples ? "AccumAdamW" : "AccumAdam", make<AccumAdamParamState>, open_accum_adam};
+    }
+    if (dynamic_cast<const Muon*>(&optimizer) != nullptr) {
+      return {"Muon", make<MuonParamState>, open_muon};
+    }
+    throw UnsupportedError(fmt::format(
+        "{}: expected SGD, Adam, AdamW, RMSprop, Adagrad, AccumAdam, AccumAdamW or Muon, found {}",
+        where, c10::demangle(typeid(optimizer).name())));
   }
 };
 

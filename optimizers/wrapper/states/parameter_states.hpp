@@ -24,7 +24,8 @@ class ParameterStates {
   static constexpr std::size_t kNumbers = 4;
 
   /// @param optimizer outlives this object. @param where the call, for messages.
-  /// @throws UnsupportedError for optimizers other than SGD, Adam, AdamW, RMSprop and Adagrad.
+  /// @throws UnsupportedError for optimizers other than SGD, Adam, AdamW, RMSprop, Adagrad,
+  ///   `AccumAdam`, `AccumAdamW` and `Muon`.
   ParameterStates(torch::optim::Optimizer& optimizer, const std::string& where);
 
   /// "SGD".

@@ -9,6 +9,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "optimizers/accum_adam.hpp"
 #include "optimizers/consensus.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "tests/bodies/optimizers/support.hpp"
@@ -148,6 +149,8 @@ TEST(ParameterCollectives, OptimizerStateTravels) {
     expect_state_travels<optim::RMSprop>(context,
                                          optim::RMSpropOptions(0.1).momentum(0.5).centered(true));
     expect_state_travels<optim::Adagrad>(context, optim::AdagradOptions(0.1).lr_decay(0.01));
+    expect_state_travels<optimizers::AccumAdam>(context, optimizers::AccumAdamOptions(0.1));
+    expect_state_travels<optimizers::AccumAdamW>(context, optimizers::AccumAdamWOptions(0.1));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "optimizers/accum_adam.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
 #include "topology/static_graphs.hpp"
@@ -50,6 +51,11 @@ std::map<std::string, MakeOptimizer> makers() {
       {"Adagrad",
        [](const Groups& groups) {
          return std::make_unique<optim::Adagrad>(groups, optim::AdagradOptions(0.01).lr_decay(0.1));
+       }},
+      {"AccumAdamW",
+       [](const Groups& groups) {
+         return std::make_unique<optimizers::AccumAdamW>(groups,
+                                                         optimizers::AccumAdamWOptions(0.01));
        }},
   };
 }

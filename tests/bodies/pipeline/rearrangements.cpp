@@ -305,7 +305,8 @@ TEST(Rearrangement, WhatCannotBeIsRefused) {
     torch::optim::LBFGS optimizer(model->parameters());
     EXPECT_THAT(error_of<UnsupportedError>(
                     [&] { pipeline.rearrange({.stages = 1, .frozen = 0}, optimizer); }),
-                HasSubstr("expected SGD, Adam, AdamW, RMSprop or Adagrad, found "
+                HasSubstr("expected SGD, Adam, AdamW, RMSprop, Adagrad, AccumAdam, AccumAdamW "
+                          "or Muon, found "
                           "torch::optim::LBFGS"));
   });
   on_ranks(pipeline_ranks(2), [](Context& context) {

@@ -1,0 +1,1 @@
+"""What bfbench traffic measures, and what it makes of the ranks' records."""

@@ -1,0 +1,132 @@
+"""Ways to train that bfbench traffic compares, as words of its command line."""
+
+import argparse
+import re
+from typing import NamedTuple
+
+from bfbench.algorithms import (
+    SCHEDULES,
+    TOPOLOGIES,
+    own_schedules,
+    registered,
+    row_named,
+    takes_graphs,
+    why_not,
+)
+from bfbench.contestants import PEERS as PEERS_OF_TRAIN
+from bfbench.contestants import TORCH_DDP
+from bfbench.launch import LaunchFailed
+
+WORD = re.compile(r"(?P<name>[\w-]+)(\+(?P<code>[\w:.-]+))?(@(?P<graph>[\w-]+))?(/(?P<steps>\d+))?")
+FORM = "NAME[+CODE][@GRAPH][/H]"
+PEERS = {"ddp": TORCH_DDP, "ddp_bf16": f"{TORCH_DDP}, bf16 hook",
+         "ddp_powersgd": f"{TORCH_DDP}, PowerSGD hook",
+         "post_local_sgd": "torch post-local SGD (gloo)",
+         "decent_dp": PEERS_OF_TRAIN["decent_dp"]}
+POST_LOCAL_SGD = "post_local_sgd"
+LOCAL_SGD = "local_sgd"
+DEFAULT_CODE = "default"
+"""The code that an algorithm has by itself: none, or that of its row."""
+OWN_GRAPH = "default"
+"""The graph or schedule that an algorithm has by itself, such as random pairs."""
+
+
+class Way(NamedTuple):
+    """An algorithm or a peer, and the choices it is run with; empty texts where it has none."""
+    algorithm: str
+    code: str = ""
+    graph: str = ""
+    local_steps: int = 1
+    """H: a step in so many communicates."""
+
+    def name(self):
+        return (self.algorithm + (f"+{self.code}" if self.code else "")
+                + (f"@{self.graph}" if self.graph else "")
+                + (f"/{self.local_steps}" if self.local_steps > 1 else ""))
+
+
+def own_code(row):
+    """The code that a row has where none is named; empty where it has none."""
+    found = next((each.default for each in row.options if each.name == "compression"), "")
+    return "" if found == "none" else str(found)
+
+
+def meets_rarely(row):
+    """Communicates in a step of H by its nature: outer steps, local SGD."""
+    reads_outer = row.reads("outer_learning_rate") and not row.reads("global_period_rounds")
+    return row.name == LOCAL_SGD or reads_outer
+
+
+def graph_names():
+    return (*TOPOLOGIES, *SCHEDULES, OWN_GRAPH, *own_schedules())
+
+
+def parsed_word(word):
+    """(name, code or None, graph or None, H or None); raises ArgumentTypeError."""
+    found = WORD.fullmatch(word)
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected {FORM}, such as gossip_diloco+int4@ring/30, "
+                                         f"by commas; found '{word}'")
+    name, code, graph, steps = (found[each] for each in ("name", "code", "graph", "steps"))
+    name = registered_name(name)
+    if graph is not None and graph not in graph_names():
+        raise argparse.ArgumentTypeError(f"'{word}': expected a graph out of "
+                                         f"{', '.join(graph_names())}; found '{graph}'")
+    if steps == "0":
+        raise argparse.ArgumentTypeError(f"'{word}': expected H of at least 1, found 0")
+    for what, given, is_taken in (
+            ("code", code, name not in PEERS and row_named(name).reads("compression")),
+            ("graph", graph, name not in PEERS and takes_graphs(row_named(name))),
+            ("H", steps, name == POST_LOCAL_SGD or (
+                name not in PEERS and not row_named(name).needs_every_step))):
+        if given is not None and not is_taken:
+            raise argparse.ArgumentTypeError(f"'{word}': expected no {what}: {name} takes none")
+    return name, code, graph, int(steps) if steps else None
+
+
+def registered_name(word):
+    if word.replace("-", "_") in PEERS:
+        return word.replace("-", "_")
+    try:
+        return row_named(word).name
+    except LaunchFailed as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    except ValueError as error:
+        known = ", ".join((*PEERS, *(row.name for row in registered())))
+        meant = str(error).partition(f"found '{word}'")[2]
+        raise argparse.ArgumentTypeError(f"expected names out of {known}; found '{word}'{meant}"
+                                         ) from error
+
+
+def way_list(text):
+    """A type for argparse: words by commas, each of which can be run."""
+    words = list(dict.fromkeys(text.split(",")))
+    for word in words:
+        parsed_word(word)
+    return words
+
+
+def ways_of(words, codes, graphs, local_steps):
+    """Each word once for every code and graph that it leaves open and its algorithm takes."""
+    found: dict[Way, None] = {}
+    for name, code, graph, steps in map(parsed_word, words):
+        if name in PEERS:
+            found[Way(name, local_steps=steps or (local_steps if name == POST_LOCAL_SGD else 1))
+                  ] = None
+            continue
+        row = row_named(name)
+        has_codes, own = row.reads("compression"), own_code(row)
+        for each_code in [code] if code else codes if has_codes else [DEFAULT_CODE]:
+            for each_graph in [graph] if graph else graphs if takes_graphs(row) else [""]:
+                found[Way(name, own if each_code == DEFAULT_CODE else each_code, each_graph,
+                          steps or (local_steps if meets_rarely(row) else 1))] = None
+    return list(found)
+
+
+def why_unmeasured(way):
+    """Why a way is left out; empty if it is not."""
+    return "" if way.algorithm in PEERS else why_not(row_named(way.algorithm))
+
+
+def peer_of(way):
+    return PEERS.get(way.algorithm, "bluefog_cpp")
