@@ -1,13 +1,15 @@
-"""Trains a vision transformer in an elastic pipeline on Fashion-MNIST: layers freeze as they converge,
-the rest is packed into fewer stages, and ranks that become free are further pipelines.
+"""Trains a transformer on images or text in an elastic pipeline: layers freeze as they converge, the
+rest is packed into fewer stages, and ranks that become free are further pipelines.
 
     bfrun -np 4 python examples/pytorch_pipeline.py examples/pipeline_configurations/all.yaml
 
-Any launcher of torch.distributed will do. --backend gloo runs it without this library's transports.
+Any launcher of torch.distributed will do. --backend gloo runs it without this library's transports,
+--ddp trains the whole model on each rank, by torch's DistributedDataParallel.
 """
 
 import argparse
 import pathlib
+import sys
 import time
 
 import torch
@@ -16,23 +18,80 @@ from torch.nn import functional
 
 import bluefog_cpp.torch  # noqa: F401  registers the backend
 from bluefog_cpp.pipeline import ElasticPipeline, ElasticPlan, EpochShares
-from helpers import idx, pipeline_configuration
+from helpers import byte_encoder, cifar, idx, pipeline_configuration, pipeline_report, text
 from helpers.counts import at_least
 from helpers.image_transformer import vision_transformer
-
-CLASSES = 10
+from helpers.whole_model import WholeModel
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configuration", type=pathlib.Path, nargs="?", help="a YAML file")
-    parser.add_argument("--data", type=pathlib.Path, default=idx.DEFAULT_DATA,
-                        help="folder with the four IDX files, plain or .gz")
-    parser.add_argument("--images", type=at_least(1), help="of the training images, for short runs")
+    parser.add_argument("--data", type=pathlib.Path,
+                        help="of the model vit: folder with the four IDX files, plain or .gz, or the "
+                        "binary files of CIFAR-10 or CIFAR-100; of bert: a file or folder of text. "
+                        "Default: what Debian has")
+    parser.add_argument("--images", type=at_least(1),
+                        help="so many of the training samples, for short runs")
     parser.add_argument("--test-images", type=at_least(1), default=2000)
     parser.add_argument("--backend", choices=("bluefog", "gloo"), default="bluefog")
+    parser.add_argument("--ddp", action="store_true", help="no pipeline: the yardstick")
+    parser.add_argument("--metrics", type=pathlib.Path,
+                        help="file for metrics, one JSON object a line")
     return parser.parse_args()
+
+
+def load_images(folder):
+    """Images and labels to train and to test with, and the number of classes."""
+    if any((folder / name).exists() for name in ("data_batch_1.bin", "train.bin")):
+        train, test, classes = cifar.load(folder)
+        return train.tensors, test.tensors, classes
+    return (*idx.load_parts(folder), idx.CLASSES)
+
+
+def load(chosen, folder):
+    """The task of the configuration's model: (inputs, targets) to train and to test with, the
+    model, and the loss."""
+    sizes = {"width": chosen.width, "heads": chosen.heads, "layers": chosen.layers,
+             "pause_us": chosen.pause_us}
+    if chosen.width % chosen.heads:
+        sys.exit(f"expected heads that divide the width, found {chosen.heads} and {chosen.width}")
+    torch.manual_seed(chosen.seed)
+    if chosen.model == "bert":
+        train, test = byte_encoder.load(folder or text.USUAL, chosen.tokens, chosen.seed)
+        return train, test, byte_encoder.byte_encoder(chosen.tokens, **sizes), byte_encoder.loss
+    train, test, classes = load_images(folder or idx.DEFAULT_DATA)
+    channels, side = train[0].shape[1], train[0].shape[-1]
+    if side % chosen.patch:
+        sys.exit(f"expected patches that divide the images' side, found {chosen.patch} and {side}")
+    model = vision_transformer(channels, side, classes, patch=chosen.patch, **sizes)
+    return train, test, model, functional.cross_entropy
+
+
+def measured_costs(model, inputs):
+    """Seconds of each layer's passes over the inputs, the least of some, as rank 0 has measured."""
+    found = []
+    for _ in range(3):
+        values, seconds = inputs, []
+        for layer in model:
+            begin = time.perf_counter()
+            outputs = layer(values)
+            outputs.sum().backward()
+            seconds.append(time.perf_counter() - begin)
+            values = outputs.detach().requires_grad_()
+        found.append(seconds)
+    model.zero_grad()
+    costs = torch.tensor(found, dtype=torch.float64).amin(0)
+    dist.broadcast(costs, 0)
+    return costs.tolist()
+
+
+def make_pipeline(chosen, model, loss, stages, frozen_share, inputs):
+    costs = measured_costs(model, inputs) if chosen.costs == "time" else None
+    return ElasticPipeline(model, loss, stages=stages, schedule=chosen.schedule,
+                           micro_batches=chosen.micro_batches or None, costs=costs,
+                           frozen_share=frozen_share)
 
 
 def accuracy(pipe, images, labels, rows):
@@ -43,57 +102,89 @@ def accuracy(pipe, images, labels, rows):
         part = slice(batch * rows, (batch + 1) * rows)
         outputs = pipe.evaluate(images[part], rows)
         if outputs is not None:
-            right += torch.tensor([float((outputs.argmax(1) == labels[part]).sum()), rows])
+            wanted = labels[part]
+            found = outputs.argmax(-1)[wanted >= 0]  # masked bytes, or all labels
+            right += torch.tensor([float((found == wanted[wanted >= 0]).sum()), len(found)])
     dist.all_reduce(right)
     return float(right[0] / right[1])
 
 
-def train_epoch(pipe, optimizer, shares, images, labels):
-    """The mean loss of the last stages' rows."""
+def train_epoch(pipe, optimizer, shares, images, labels, report):
+    """The mean loss of the last stages' rows, and all rows."""
     total = torch.zeros(2, dtype=torch.float64)
     while shares.left:
+        begin = time.perf_counter()
         all_rows, own = shares.next(pipe.replicas, pipe.replica)
-        loss = pipe.step(optimizer, images[own], labels[own], len(own), all_rows)
+        inputs, targets = images[own], labels[own]
+        loading = time.perf_counter() - begin
+        loss = pipe.step(optimizer, inputs, targets, len(own), all_rows)
+        report.add(all_rows, pipeline_report.record_of(pipe, loading))
         if loss is not None:
             total += torch.tensor([loss * len(own), len(own)])
     dist.all_reduce(total)
     return float(total[0] / total[1])
 
 
-def main():
-    arguments = parse_arguments()
-    chosen = (pipeline_configuration.read(arguments.configuration) if arguments.configuration
-              else pipeline_configuration.Configuration())
-    torch.set_num_threads(1)
-    dist.init_process_group(arguments.backend)
-    train, test = idx.load_parts(arguments.data)
-    images, labels = (part[:arguments.images] for part in train)
-    test = [part[:arguments.test_images] for part in test]
-    torch.manual_seed(chosen.seed)
-    model = vision_transformer(1, images.shape[-1], CLASSES, patch=chosen.patch,
-                               width=chosen.width, heads=chosen.heads, layers=chosen.layers)
-    stages = chosen.stages or dist.get_world_size()
-    pipe = ElasticPipeline(model, functional.cross_entropy, stages=stages,
-                           schedule=chosen.schedule, micro_batches=chosen.micro_batches or None)
-    optimizer = torch.optim.AdamW(model.parameters(), chosen.lr)
-    plan = ElasticPlan(pipe.costs, stages, alpha=chosen.alpha, embedding_layers=1, head_layers=1,
-                       freezes=chosen.freeze, shrinks=chosen.shrink)
+def train(pipe, plan, chosen, model, optimizer, data, report):
+    """All epochs; seconds of training, and the last accuracy."""
+    (images, labels), test = data
     shares = EpochShares(len(images), chosen.batch_size, seed=chosen.seed)
+    training, right = 0.0, 0.0
     for epoch in range(1, chosen.epochs + 1):
         shares.begin_epoch(epoch)
         model.train()
         begin = time.perf_counter()
-        loss = train_epoch(pipe, optimizer, shares, images, labels)
+        loss = train_epoch(pipe, optimizer, shares, images, labels, report)
         seconds = time.perf_counter() - begin
         model.eval()
-        right = accuracy(pipe, *test, min(100, len(test[0]) // pipe.replicas))
-        if dist.get_rank() == 0:
-            print(f"Epoch {epoch}: {pipe.replicas} x {pipe.stages} stages, {pipe.frozen} of "
-                  f"{len(model)} layers frozen, {len(images) / seconds:.1f} images/s, loss "
-                  f"{loss:.4f}, test accuracy {100 * right:.2f} %", flush=True)
-        if epoch < chosen.epochs:
+        right = accuracy(pipe, *test, max(min(100, len(test[0]) // pipe.replicas), 1))
+        rate = len(images) / seconds
+        report.end_epoch(
+            f"Epoch {epoch}: {pipe.replicas} x {pipe.stages} stages, {pipe.frozen} of "
+            f"{len(model)} layers frozen, {rate:.1f} images/s, loss {loss:.4f}, test accuracy "
+            f"{100 * right:.2f} %",
+            epoch=epoch, pipelines=pipe.replicas, stages=pipe.stages, frozen=pipe.frozen,
+            rows=len(images), seconds=seconds, img_per_sec=rate, train_loss=loss,
+            test_accuracy=right)
+        begin = time.perf_counter()
+        if plan is not None and epoch < chosen.epochs:
             norms = pipe.gradient_norms() if chosen.by_gradients else ()
             pipe.rearrange(*plan.advance(norms), optimizer)
+        training += seconds + time.perf_counter() - begin
+    return training, right
+
+
+def run(arguments):
+    """Trains in the default process group."""
+    chosen = (pipeline_configuration.read(arguments.configuration) if arguments.configuration
+              else pipeline_configuration.Configuration())
+    if chosen.replicas != "gradients":
+        sys.exit("replicas: expected gradients, which is what pipelines of Python sum, found "
+                 f"{chosen.replicas}; train_pipeline has the other")
+    train_part, test_part, model, loss = load(chosen, arguments.data)
+    data = ([part[:arguments.images] for part in train_part],
+            [part[:arguments.test_images] for part in test_part])
+    memory = pipeline_report.Growth()
+    if chosen.cache and dist.get_rank() == 0:
+        print("cache: without effect here; train_pipeline keeps outputs", flush=True)
+    stages = chosen.stages or dist.get_world_size()
+    frozen_share = 1 / 6 if chosen.repartition else 1.0
+    parameters = sum(p.numel() for p in model.parameters())
+    pipe = (WholeModel(model, loss) if arguments.ddp
+            else make_pipeline(chosen, model, loss, stages, frozen_share, data[0][0][:8]))
+    optimizer = torch.optim.AdamW(model.parameters(), chosen.lr)
+    plan = None if arguments.ddp or not chosen.freeze else ElasticPlan(
+        pipe.costs, stages, frozen_share=frozen_share, alpha=chosen.alpha, embedding_layers=1,
+        head_layers=1, shrinks=chosen.shrink)
+    report = pipeline_report.Report(arguments.metrics, chosen, parameters)
+    report.end(*train(pipe, plan, chosen, model, optimizer, data, report), memory.mib())
+
+
+def main():
+    arguments = parse_arguments()
+    torch.set_num_threads(1)
+    dist.init_process_group(arguments.backend)
+    run(arguments)  # whose end lets go of DDP, before the group that it holds
     dist.destroy_process_group()
 
 

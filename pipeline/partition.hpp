@@ -6,7 +6,8 @@
 
 namespace bluefog::pipeline {
 
-/// The share of a trained layer's cost that a frozen one has: no gradients, no optimizer state.
+/// The share of a trained layer's cost that a frozen one has, unless told otherwise: no gradients,
+/// no optimizer state.
 inline constexpr double kFrozenShare = 1.0 / 6;
 
 /// A layer whose output a later layer reads beside the one that follows it: a residual.
@@ -21,6 +22,9 @@ struct PartitionOptions {
   int frozen = 0;                       ///< the first so many layers are frozen
   std::vector<SkipConnection> skips{};  ///< between layers; no stage ends inside of one
   double slack = 0.05;                  ///< how far a stage may exceed the mean, in units of it
+  /// The share of its cost that a frozen layer counts, above 0: with 1 stages stay as they are,
+  /// whatever is frozen.
+  double frozen_share = kFrozenShare;
 };
 
 /// The layers of each stage: a row of layers 0, 1, … in as many pieces. A value.
@@ -52,12 +56,12 @@ class Partition {
 /// The division of layers into stages of about equal cost. Stage by stage: with m the cost that is
 /// left over the stages that are left, a stage takes layers while its sum stays at most
 /// m (1 + slack), at least one, and leaves one for each stage behind it; the last takes the rest.
-/// A frozen layer counts `kFrozenShare` of its cost. Layers that a skip connection ties together
+/// A frozen layer counts `frozen_share` of its cost. Layers that a skip connection ties together
 /// stay together, and layers of cost 0 stay with the one before (the first ones with the next one).
 /// @param costs of the layers, 0 or more: numbers of parameters, or seconds. Same everywhere.
 /// @throws InvalidArgument for more stages than such groups of layers, a cost that is negative or
 ///   no number, costs of which all are 0, a skip connection that does not lead to a later layer,
-///   more frozen layers than there are, and a negative slack.
+///   more frozen layers than there are, a negative slack, and another share.
 /// Source: AutoPipe of PipeTransformer, arXiv 2102.03161, section 3.2, whose "variance" is a slack.
 [[nodiscard]] Partition partition_layers(std::span<const double> costs,
                                          const PartitionOptions& options);
@@ -65,7 +69,7 @@ class Partition {
 /// The cost of the costliest stage, frozen layers by their share.
 /// @throws InvalidArgument where costs and partition are of different numbers of layers.
 [[nodiscard]] double largest_stage(std::span<const double> costs, int frozen,
-                                   const Partition& partition);
+                                   const Partition& partition, double frozen_share = kFrozenShare);
 
 /// The number of stages that suffices: `options.stages`, halved as long as it is even and the
 /// costliest stage of the halved number stays at most `limit` (that of the start, say).

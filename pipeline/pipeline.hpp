@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "pipeline/partition.hpp"
 #include "pipeline/pipeline_layout.hpp"
 #include "pipeline/stage_actions.hpp"
+#include "pipeline/step_times.hpp"
 #include "topology/schedule.hpp"
 
 namespace torch::nn {
@@ -62,6 +64,7 @@ struct PipelineOptions {
   std::vector<double> costs{};
   std::vector<SkipConnection> skips{};            ///< between layers; no stage ends inside of one
   double slack = 0.05;                            ///< as `PartitionOptions::slack`
+  double frozen_share = kFrozenShare;             ///< as `PartitionOptions::frozen_share`
   ReplicaSync replicas = ReplicaSync::Gradients;  ///< of more than one pipeline
   /// Makes W(t) over so many replicas, for `ReplicaSync::Parameters`; empty: the static exponential
   /// graph, base 2.
@@ -79,16 +82,9 @@ struct PipelineBatch {
   /// The rows' numbers in the data, on the first stage, for `PipelineOptions::cache`; empty: nothing
   /// is kept of these rows, or used.
   std::vector<std::int64_t> samples{};
-};
-
-/// A rank's time by its uses, in seconds.
-struct StepTimes {
-  double forward = 0;    ///< forward passes
-  double backward = 0;   ///< backward passes
-  double waiting = 0;    ///< for messages of other stages: the bubble
-  double averaging = 0;  ///< with the replicas
-  double optimizer = 0;  ///< the local step
-  double total = 0;      ///< of the call
+  /// When the caller began to load the rows, for `StepTimes::loading` and the timeline: what lies
+  /// behind the end of the call before counts. Absent: nothing is said of it.
+  std::optional<std::chrono::steady_clock::time_point> loading_began{};
 };
 
 /// The results of a step on one rank.
@@ -96,8 +92,9 @@ struct StepResult {
   /// The mean loss of this pipeline's rows, on its last stage where it had rows.
   std::optional<double> loss;
   std::int64_t cached_rows =
-      0;            ///< rows whose frozen layers have come from the cache, on this rank
-  StepTimes times;  ///< this rank's
+      0;                ///< rows whose frozen layers have come from the cache, on this rank
+  StepTimes times;      ///< this rank's
+  StepTraffic traffic;  ///< this rank's
 };
 
 /// The results of `Pipeline::evaluate` on one rank.

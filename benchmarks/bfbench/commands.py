@@ -8,7 +8,18 @@ import pathlib
 import signal
 import sys
 
-from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train, uneven
+from bfbench import (
+    INTERRUPTED,
+    converge,
+    ddp,
+    diff,
+    operations,
+    pipelines,
+    scale,
+    syncbn,
+    train,
+    uneven,
+)
 from bfbench.algorithms import load_files
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
@@ -16,7 +27,8 @@ from bfbench.options import DEFAULT_BUILD
 from bfbench.traffic import command as traffic
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
-            "traffic": traffic, "scale": scale, "uneven": uneven, "diff": diff}
+            "traffic": traffic, "scale": scale, "uneven": uneven, "pipeline": pipelines,
+            "diff": diff}
 
 DEFAULT_COMMAND = "ops"
 # Reasons for which standard output takes no more, of errors that name no file.

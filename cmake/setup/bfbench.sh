@@ -11,7 +11,7 @@ set_up requirements.txt test-requirements.txt
 
 step 'configure and build what is measured (CMake preset release)'
 configure release >/dev/null
-build release bfrun bftopo operations_benchmark hierarchical_benchmark bluefog_core
+build release bfrun bftopo operations_benchmark hierarchical_benchmark train_pipeline bluefog_core
 link_command "$root/benchmarks/bfbench/bfbench"
 link_command "$root/build/release/tools/bfrun/bfrun"
 step_end "$venv/bin/bfbench and bfrun"

@@ -15,8 +15,8 @@ namespace {
 /// Sums of costs in another order differ by roundings, which decide nothing.
 constexpr double kCostRounding = 1e-9;
 
-double share_of(std::span<const double> costs, int layer, int frozen) {
-  return costs[static_cast<std::size_t>(layer)] * (layer < frozen ? kFrozenShare : 1.0);
+double counted(std::span<const double> costs, int layer, int frozen, double frozen_share) {
+  return costs[static_cast<std::size_t>(layer)] * (layer < frozen ? frozen_share : 1.0);
 }
 
 void check(std::span<const double> costs, const PartitionOptions& options) {
@@ -35,6 +35,11 @@ void check(std::span<const double> costs, const PartitionOptions& options) {
   if (!(options.slack >= 0)) {
     throw InvalidArgument(
         fmt::format("partition: expected a slack of 0 or more, found {}", options.slack));
+  }
+  if (!(options.frozen_share > 0 && options.frozen_share <= 1)) {
+    throw InvalidArgument(
+        fmt::format("partition: expected frozen layers to count a share above 0, up to 1, found {}",
+                    options.frozen_share));
   }
   for (const SkipConnection& skip : options.skips) {
     if (skip.from < 0 || skip.to <= skip.from || skip.to >= layers) {
@@ -56,7 +61,7 @@ Groups groups_of(std::span<const double> costs, const PartitionOptions& options)
   Groups groups;
   double before = 0;  // a group begins only behind one that has a cost
   for (int layer = 0; layer < static_cast<int>(costs.size()); ++layer) {
-    const double cost = share_of(costs, layer, options.frozen);
+    const double cost = counted(costs, layer, options.frozen, options.frozen_share);
     const bool is_tied = std::ranges::any_of(options.skips, [&](const SkipConnection& skip) {
       return skip.from < layer && layer <= skip.to;
     });
@@ -143,7 +148,8 @@ Partition partition_layers(std::span<const double> costs, const PartitionOptions
   return {std::move(begins), static_cast<int>(costs.size())};
 }
 
-double largest_stage(std::span<const double> costs, int frozen, const Partition& partition) {
+double largest_stage(std::span<const double> costs, int frozen, const Partition& partition,
+                     double frozen_share) {
   if (costs.size() != static_cast<std::size_t>(partition.layers())) {
     throw InvalidArgument(fmt::format("partition: expected the costs of {} layers, found {}",
                                       partition.layers(), costs.size()));
@@ -152,7 +158,7 @@ double largest_stage(std::span<const double> costs, int frozen, const Partition&
   for (int stage = 0; stage < partition.stages(); ++stage) {
     double sum = 0;
     for (int layer = partition.begin(stage); layer < partition.end(stage); ++layer) {
-      sum += share_of(costs, layer, frozen);
+      sum += counted(costs, layer, frozen, frozen_share);
     }
     largest = std::max(largest, sum);
   }
@@ -166,7 +172,8 @@ int fewest_stages(std::span<const double> costs, const PartitionOptions& options
   for (; stages % 2 == 0; stages /= 2) {
     halved.stages = stages / 2;
     const Partition fewer = partition_layers(costs, halved);
-    if (largest_stage(costs, options.frozen, fewer) > limit * (1 + kCostRounding)) {
+    if (largest_stage(costs, options.frozen, fewer, options.frozen_share) >
+        limit * (1 + kCostRounding)) {
       break;
     }
   }

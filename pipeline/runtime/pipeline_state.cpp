@@ -12,19 +12,18 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/allreduce.hpp"
 #include "optimizers/checks/agreement.hpp"
-#include "optimizers/local_step.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "optimizers/wrapper/states/parameter_states.hpp"
 #include "pipeline/runtime/layer_transfer.hpp"
-#include "pipeline/runtime/stage_passes.hpp"
 
 namespace bluefog::pipeline {
 namespace {
 
 std::vector<std::string> statement_of(const PipelineOptions& options, const Layers* layers) {
   std::vector<std::string> lines{
-      fmt::format("{} stages, {}, {} micro-batches, slack {}", options.stages,
-                  name_of(options.schedule), options.micro_batches, options.slack),
+      fmt::format("{} stages, {}, {} micro-batches, slack {}, frozen layers count {}",
+                  options.stages, name_of(options.schedule), options.micro_batches, options.slack,
+                  options.frozen_share),
       options.replicas == ReplicaSync::Gradients ? "replicas sum gradients"
                                                  : "replicas average parameters",
       fmt::format("costs [{}]", fmt::join(options.costs, ", "))};
@@ -108,7 +107,8 @@ Placement Pipeline::State::placed(const Arrangement& wanted) const {
   Partition partition = partition_layers(costs_, {.stages = wanted.stages,
                                                   .frozen = wanted.frozen,
                                                   .skips = options_.skips,
-                                                  .slack = options_.slack});
+                                                  .slack = options_.slack,
+                                                  .frozen_share = options_.frozen_share});
   for (int stage = 0; stage < wanted.stages; ++stage) {
     double parameters = 0;
     for (int layer = partition.begin(stage); layer < partition.end(stage); ++layer) {
@@ -188,123 +188,6 @@ void Pipeline::State::end() noexcept {
   context_->close();
 }
 
-void Pipeline::State::check_batch(const PipelineBatch& batch) const {
-  const auto check = [&](const char* what, const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != batch.rows) {
-      throw InvalidArgument(fmt::format("{}: expected {} of {} rows, found {}", where(), what,
-                                        batch.rows, optimizers::describe(tensor)));
-    }
-  };
-  if (batch.rows < 0 || batch.all_rows < 0 || (batch.all_rows > 0 && batch.all_rows < batch.rows)) {
-    throw InvalidArgument(
-        fmt::format("{}: expected 0 rows or more, and no fewer of all pipelines, "
-                    "found {} and {}",
-                    where(), batch.rows, batch.all_rows));
-  }
-  if (batch.rows > 0 && stage_->part().is_first) {
-    check("inputs", batch.inputs);
-    check_samples(batch);
-  }
-  if (batch.rows > 0 && stage_->part().is_last && batch.targets.defined()) {
-    check("targets", batch.targets);
-  }
-}
-
-void Pipeline::State::check_samples(const PipelineBatch& batch) const {
-  if (batch.samples.empty() || !cache_) {
-    return;
-  }
-  const auto outside = std::ranges::find_if(batch.samples, [&](std::int64_t sample) {
-    return sample < 0 || sample >= cache_->samples();
-  });
-  if (std::ssize(batch.samples) != batch.rows || outside != batch.samples.end()) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected the numbers of {} samples, from 0 to {}, found {}{}", where(), batch.rows,
-        cache_->samples() - 1, batch.samples.size(),
-        outside != batch.samples.end() ? fmt::format(", {} among them", *outside) : ""));
-  }
-}
-
-StepResult Pipeline::State::step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch) {
-  return guarded([&] { return run_step(optimizer, batch); });
-}
-
-StepResult Pipeline::State::run_step(torch::optim::Optimizer* optimizer,
-                                     const PipelineBatch& batch) {
-  StepResult result;
-  {
-    const Stopwatch total(result.times.total);
-    check_batch(batch);
-    if (batch.rows > 0 && stage_->part().is_last && !batch.targets.defined()) {
-      throw InvalidArgument(where() + ": expected targets, found none");
-    }
-    if (optimizer != nullptr &&
-        optimizers::reevaluates(*optimizer, optimizers::Evaluation::ByClass)) {
-      throw UnsupportedError(where() +
-                             ": expected an optimizer that evaluates the gradients once a step, "
-                             "found one that does so several times");
-    }
-    const std::int64_t all_rows =
-        batch.all_rows > 0 ? batch.all_rows : batch.rows * placement_->layout.replicas();
-    const bool sums = options_.replicas == ReplicaSync::Gradients;
-    const std::vector<std::int64_t> rows = micro_batch_rows(batch.rows, micro_batches());
-    const int trained = layers_->first_trained(frozen_);
-    const PipelineShape shape{.stages = placement_->layout.stages(),
-                              .micro_batches = static_cast<int>(rows.size()),
-                              .first_trained = trained < layers_->count()
-                                                   ? placement_->partition.stage_of(trained)
-                                                   : placement_->layout.stages()};
-    replicas_->begin_step();
-    if (frozen_outputs_ && !batch.samples.empty()) {
-      const Stopwatch watch(result.times.forward);
-      frozen_outputs_->begin_step();
-    }
-    StagePasses passes(*stage_, *links_, batch, rows, sums ? all_rows : batch.rows);
-    passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())),
-               result.times);
-    result.cached_rows = frozen_outputs_ ? frozen_outputs_->take_found_rows() : 0;
-    if (stage_->part().is_last && batch.rows > 0) {
-      result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
-    }
-    {
-      const Stopwatch watch(result.times.averaging);
-      replicas_->sum_gradients(all_rows);
-    }
-    if (optimizer != nullptr) {
-      {
-        const Stopwatch watch(result.times.optimizer);
-        optimizer->step();
-      }
-      const Stopwatch watch(result.times.averaging);
-      replicas_->average_parameters(round_++);
-    }
-  }
-  return result;
-}
-
-PipelineOutputs Pipeline::State::evaluate(const PipelineBatch& given) {
-  return guarded([&] {
-    check_batch(given);
-    PipelineBatch batch = given;
-    batch.samples.clear();  // those of evaluations may be of other data
-    const std::vector<std::int64_t> rows = micro_batch_rows(batch.rows, micro_batches());
-    const int stages = placement_->layout.stages();
-    const PipelineShape shape{
-        .stages = stages, .micro_batches = static_cast<int>(rows.size()), .first_trained = stages};
-    StagePasses passes(*stage_, *links_, batch, rows, std::max<std::int64_t>(batch.rows, 1));
-    StepTimes times;
-    passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())), times);
-    PipelineOutputs result;
-    if (!passes.outputs().empty()) {
-      result.outputs = at::cat(passes.outputs());
-      if (batch.targets.defined()) {
-        result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
-      }
-    }
-    return result;
-  });
-}
-
 void Pipeline::State::check_arrangement(const Arrangement& wanted) const {
   if (wanted.frozen < frozen_ || wanted.frozen > layers_->count()) {
     throw InvalidArgument(
@@ -318,10 +201,14 @@ void Pipeline::State::rearrange(const Arrangement& wanted, torch::optim::Optimiz
     check_arrangement(wanted);
     const Placement before = *placement_;
     Placement after = placed(wanted);
+    const bool changes = wanted.frozen != frozen_ || wanted.stages != before.layout.stages();
     optimizers::check_ranks_agree(
         *context_, "Pipeline::rearrange",
         {.lines = {fmt::format("{} stages, {} frozen layers", wanted.stages, wanted.frozen)},
          .problem = {}});
+    if (!changes) {
+      return;  // outputs that are kept stay good
+    }
     replicas_.reset();
     for (; frozen_ < wanted.frozen; ++frozen_) {
       for (const LayerTensor& item : layers_->trained(frozen_)) {

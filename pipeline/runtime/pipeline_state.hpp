@@ -13,6 +13,7 @@
 #include "pipeline/runtime/replica_group.hpp"
 #include "pipeline/runtime/stage.hpp"
 #include "pipeline/runtime/stage_links.hpp"
+#include "pipeline/runtime/step_clock.hpp"
 
 namespace bluefog::pipeline {
 
@@ -60,7 +61,12 @@ class Pipeline::State {
   void take_place();
   void check_batch(const PipelineBatch& batch) const;
   void check_samples(const PipelineBatch& batch) const;
+  void check_step(const torch::optim::Optimizer* optimizer, const PipelineBatch& batch) const;
   StepResult run_step(torch::optim::Optimizer* optimizer, const PipelineBatch& batch);
+  /// When loading of a batch has begun to hold up its step.
+  [[nodiscard]] std::optional<Timeline::Clock::time_point> loading_began(
+      const PipelineBatch& batch) const;
+  void compute(const PipelineBatch& batch, StepClock& clock, StepResult& result);
   /// Buffers of this rank's layers, copied.
   [[nodiscard]] std::vector<at::Tensor> copied_buffers() const;
   void restore_buffers(const std::vector<at::Tensor>& copies);
@@ -79,6 +85,7 @@ class Pipeline::State {
   int frozen_ = 0;
   std::int64_t round_ = 0;
   bool has_failed_ = false;
+  Timeline::Clock::time_point last_end_ = Timeline::Clock::time_point::min();
   std::optional<ActivationCache> cache_;
   std::optional<FrozenOutputs> frozen_outputs_;
   std::optional<StageLinks> links_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -90,22 +91,37 @@ void ReplicaGroup::begin_step() {
   }
 }
 
-void ReplicaGroup::sum_gradients(std::int64_t rows) {
+std::optional<Work> ReplicaGroup::begin_sums(std::int64_t rows, StepTraffic& traffic) {
   if (layout_.replicas() == 1 || sync_ != ReplicaSync::Gradients) {
-    return;
+    return std::nullopt;
   }
-  ops::allreduce(context_, bucket_ ? bucket_->gradients() : BufferView{},
-                 {.name = fmt::format("gradients of {} rows", rows),
-                  .reduction = ops::Reduction::Sum,
-                  .ranks = ranks_});
+  BufferView brought = bucket_ ? bucket_->gradients() : BufferView{};
+  count(brought, traffic);
+  return ops::allreduce_nonblocking(context_, std::move(brought),
+                                    {.name = fmt::format("gradients of {} rows", rows),
+                                     .reduction = ops::Reduction::Sum,
+                                     .ranks = ranks_});
+}
+
+void ReplicaGroup::count(const BufferView& brought, StepTraffic& traffic) const {
+  traffic.averaged_bytes += brought.count * static_cast<std::int64_t>(size_of(brought.dtype));
+  for (const optimizers::NamedTensor& item : trained_) {
+    traffic.averaged_parameters += item.tensor.numel();
+  }
+  const auto is_elsewhere = [this](int rank) {
+    return !context_.machines().same_machine(rank, context_.rank());
+  };
+  traffic.machine_syncs += std::ranges::any_of(ranks_, is_elsewhere) ? 1 : 0;
 }
 
 BufferView ReplicaGroup::values() const { return bucket_ ? bucket_->values() : BufferView{}; }
 
-void ReplicaGroup::average_parameters(std::int64_t round) {
-  if (layout_.replicas() == 1 || sync_ != ReplicaSync::Parameters) {
-    return;
-  }
+bool ReplicaGroup::averages_parameters() const {
+  return layout_.replicas() > 1 && sync_ == ReplicaSync::Parameters;
+}
+
+void ReplicaGroup::average_parameters(std::int64_t round, StepTraffic& traffic) {
+  count(values(), traffic);
   ops::neighbor_allreduce(context_, values(), plan_of(round), {.name = "parameters"});
   if (bucket_) {
     bucket_->note_change();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "optimizers/bucket.hpp"
 #include "optimizers/parameter.hpp"
 #include "pipeline/pipeline.hpp"
@@ -32,16 +33,20 @@ class ReplicaGroup {
 
   /// Clears the gradients, before the passes of a step.
   void begin_step();
-  /// The gradients become their sums. @param rows of all pipelines, compared between ranks.
-  void sum_gradients(std::int64_t rows);
+  /// Begins the sums of gradients, which they have become when the result's wait ends; nothing where
+  /// there is nothing to sum. @param rows of all pipelines, compared between ranks.
+  [[nodiscard]] std::optional<Work> begin_sums(std::int64_t rows, StepTraffic& traffic);
+  /// Whether a step ends with `average_parameters`.
+  [[nodiscard]] bool averages_parameters() const;
   /// The parameters become W(round)'s averages.
-  void average_parameters(std::int64_t round);
+  void average_parameters(std::int64_t round, StepTraffic& traffic);
   /// The parameters become their mean.
   void average_exactly();
 
  private:
   [[nodiscard]] std::shared_ptr<const NeighborPlan> plan_of(std::int64_t round);
   [[nodiscard]] BufferView values() const;
+  void count(const BufferView& brought, StepTraffic& traffic) const;
 
   Context& context_;
   PipelineLayout layout_;

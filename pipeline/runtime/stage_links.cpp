@@ -95,7 +95,6 @@ at::Tensor StageLinks::receive_activation(std::int64_t rows) {
 
 void StageLinks::receive_form() {
   FormWords words{};
-  const Stopwatch watch(waiting_seconds_);
   ops::receive_nonblocking(context_, view_of(words), before_, static_cast<int>(MessageTag::Form))
       .wait();
   input_ = {.dtype = static_cast<at::ScalarType>(words[0]),
@@ -115,29 +114,27 @@ at::Tensor StageLinks::receive_gradient(std::int64_t rows) {
 void StageLinks::send(const at::Tensor& values, int target, MessageTag tag) {
   sent_.push_back(ops::send_nonblocking(context_, optimizers::view_of(values.contiguous()), target,
                                         static_cast<int>(tag)));
+  sent_bytes_ += static_cast<std::int64_t>(values.nbytes());
+  if (!context_.machines().same_machine(context_.rank(), target)) {
+    ++messages_between_machines_;
+  }
 }
 
 void StageLinks::receive(const at::Tensor& values, int source, MessageTag tag) {
-  const Stopwatch watch(waiting_seconds_);
   ops::receive_nonblocking(context_, optimizers::view_of(values), source, static_cast<int>(tag))
       .wait();
 }
 
 void StageLinks::finish() {
-  const Stopwatch watch(waiting_seconds_);
   for (const Work& work : sent_) {
     work.wait();
   }
   sent_.clear();
 }
 
-double StageLinks::take_waiting_seconds() { return std::exchange(waiting_seconds_, 0); }
-
-Stopwatch::Stopwatch(double& seconds)
-    : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
-
-Stopwatch::~Stopwatch() {
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+void StageLinks::take_traffic(StepTraffic& traffic) {
+  traffic.stage_bytes += std::exchange(sent_bytes_, 0);
+  traffic.machine_syncs += std::exchange(messages_between_machines_, 0);
 }
 
 }  // namespace bluefog::pipeline

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/work.hpp"
 #include "pipeline/pipeline_layout.hpp"
+#include "pipeline/step_times.hpp"
 
 namespace bluefog::pipeline {
 
@@ -41,8 +41,8 @@ class StageLinks {
 
   /// Waits until what has been sent is on its way.
   void finish();
-  /// The time that was spent in waits, since the last call.
-  [[nodiscard]] double take_waiting_seconds();
+  /// Adds what has been sent since the last call.
+  void take_traffic(StepTraffic& traffic);
 
  private:
   void send(const at::Tensor& values, int target, MessageTag tag);
@@ -59,20 +59,8 @@ class StageLinks {
   std::optional<RowForm> input_;
   std::optional<RowForm> output_;
   std::vector<Work> sent_;
-  double waiting_seconds_ = 0;
-};
-
-/// A stop watch that adds the time of its life to `seconds`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds);
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch();
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point begin_;
+  std::int64_t sent_bytes_ = 0;
+  std::int64_t messages_between_machines_ = 0;
 };
 
 }  // namespace bluefog::pipeline

@@ -12,35 +12,43 @@ StagePasses::StagePasses(Stage& stage, StageLinks& links, const PipelineBatch& b
                          std::vector<std::int64_t> rows, std::int64_t divisor)
     : stage_(stage), links_(links), batch_(batch), rows_(std::move(rows)), divisor_(divisor) {}
 
-void StagePasses::run(const std::vector<Action>& actions, StepTimes& times) {
+void StagePasses::run(const std::vector<Action>& actions, StepClock& clock) {
   keeps_ = std::ranges::any_of(
       actions, [](const Action& action) { return action.kind == ActionKind::Backward; });
   for (const Action& action : actions) {
-    run(action, times);
+    run(action, clock);
   }
-  links_.finish();
-  times.waiting += links_.take_waiting_seconds();
 }
 
-void StagePasses::run(const Action& action, StepTimes& times) {
+void StagePasses::finish(StepClock& clock) {
+  const auto part = clock.part(&StepTimes::waiting, "WAIT UNTIL SENT");
+  links_.finish();
+}
+
+void StagePasses::run(const Action& action, StepClock& clock) {
+  const int own = action.micro_batch;
   switch (action.kind) {
-    case ActionKind::ReceiveActivation:
-      arrived_ = links_.receive_activation(rows_of(action.micro_batch));
+    case ActionKind::ReceiveActivation: {
+      const auto part = clock.part(&StepTimes::waiting, "WAIT FOR ACTIVATION", own);
+      arrived_ = links_.receive_activation(rows_of(own));
       break;
+    }
     case ActionKind::Forward: {
-      const Stopwatch watch(times.forward);
-      forward(action.micro_batch);
+      const auto part = clock.part(&StepTimes::forward, "FORWARD", own);
+      forward(own);
       break;
     }
     case ActionKind::SendActivation:
-      links_.send_activation(std::exchange(made_, {}), rows_of(action.micro_batch));
+      links_.send_activation(std::exchange(made_, {}), rows_of(own));
       break;
-    case ActionKind::ReceiveGradient:
-      arrived_ = links_.receive_gradient(rows_of(action.micro_batch));
+    case ActionKind::ReceiveGradient: {
+      const auto part = clock.part(&StepTimes::waiting, "WAIT FOR GRADIENT", own);
+      arrived_ = links_.receive_gradient(rows_of(own));
       break;
+    }
     case ActionKind::Backward: {
-      const Stopwatch watch(times.backward);
-      made_ = stage_.backward(action.micro_batch, std::exchange(arrived_, {}));
+      const auto part = clock.part(&StepTimes::backward, "BACKWARD", own);
+      made_ = stage_.backward(own, std::exchange(arrived_, {}));
       break;
     }
     case ActionKind::SendGradient:

@@ -7,6 +7,7 @@
 #include "pipeline/pipeline.hpp"
 #include "pipeline/runtime/stage.hpp"
 #include "pipeline/runtime/stage_links.hpp"
+#include "pipeline/runtime/step_clock.hpp"
 
 namespace bluefog::pipeline {
 
@@ -17,15 +18,17 @@ class StagePasses {
   StagePasses(Stage& stage, StageLinks& links, const PipelineBatch& batch,
               std::vector<std::int64_t> rows, std::int64_t divisor);
 
-  /// Does the actions, in their order, and waits for what they have sent.
-  void run(const std::vector<Action>& actions, StepTimes& times);
+  /// Does the actions, in their order.
+  void run(const std::vector<Action>& actions, StepClock& clock);
+  /// Waits for what they have sent.
+  void finish(StepClock& clock);
   /// The sum of losses, each by its rows; on the last stage.
   [[nodiscard]] double weighted_loss() const noexcept { return weighted_loss_; }
   /// The outputs of evaluations; on the last stage.
   [[nodiscard]] const std::vector<at::Tensor>& outputs() const noexcept { return outputs_; }
 
  private:
-  void run(const Action& action, StepTimes& times);
+  void run(const Action& action, StepClock& clock);
   void forward(int micro_batch);
   [[nodiscard]] at::Tensor cut(const at::Tensor& whole, int micro_batch) const;
   [[nodiscard]] std::span<const std::int64_t> samples_of(int micro_batch) const;

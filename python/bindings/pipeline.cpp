@@ -56,11 +56,16 @@ double bubble_of(const std::string& schedule, int stages, int micro_batches, dou
 void bind_partitions(py::module_& module) {
   module.def(
       "partition_layers",
-      [](const Costs& costs, int stages, int frozen, const Skips& skips, double slack) {
-        return begins_of(pipes::partition_layers(
-            costs, {.stages = stages, .frozen = frozen, .skips = skips_of(skips), .slack = slack}));
+      [](const Costs& costs, int stages, int frozen, const Skips& skips, double slack,
+         double frozen_share) {
+        return begins_of(pipes::partition_layers(costs, {.stages = stages,
+                                                         .frozen = frozen,
+                                                         .skips = skips_of(skips),
+                                                         .slack = slack,
+                                                         .frozen_share = frozen_share}));
       },
-      py::arg("costs"), py::arg("stages"), py::arg("frozen"), py::arg("skips"), py::arg("slack"));
+      py::arg("costs"), py::arg("stages"), py::arg("frozen"), py::arg("skips"), py::arg("slack"),
+      py::arg("frozen_share"));
   module.def(
       "layer_moves",
       [](int size, int layers, const std::vector<int>& before, const std::vector<int>& after) {
@@ -72,6 +77,7 @@ void bind_partitions(py::module_& module) {
         return moves;
       },
       py::arg("size"), py::arg("layers"), py::arg("before"), py::arg("after"));
+  module.attr("frozen_share") = pipes::kFrozenShare;
   module.def("freeze_bound", &pipes::freeze_bound, py::arg("layers"), py::arg("alpha"),
              py::arg("times"));
   module.def("initial_micro_batches", &pipes::initial_micro_batches, py::arg("stages"));
@@ -84,22 +90,26 @@ void bind_partitions(py::module_& module) {
 void bind_pipeline(py::module_& module) {
   bind_partitions(module);
   py::class_<pipes::ElasticPlan>(module, "ElasticPlan")
-      .def(
-          py::init([](const Costs& costs, int stages, const Skips& skips, double slack,
-                      double alpha, bool freeze_last, int embedding_layers, int head_layers,
-                      bool freezes, bool shrinks) {
-            return pipes::ElasticPlan(
-                costs, {.stages = stages, .skips = skips_of(skips), .slack = slack},
-                {.alpha = alpha,
-                 .last = freeze_last ? pipes::LastLayer::MayFreeze : pipes::LastLayer::StaysTrained,
-                 .embedding_layers = embedding_layers,
-                 .head_layers = head_layers,
-                 .freezes = freezes,
-                 .shrinks = shrinks});
-          }),
-          py::arg("costs"), py::arg("stages"), py::arg("skips"), py::arg("slack"), py::arg("alpha"),
-          py::arg("freeze_last"), py::arg("embedding_layers"), py::arg("head_layers"),
-          py::arg("freezes"), py::arg("shrinks"))
+      .def(py::init([](const Costs& costs, int stages, const Skips& skips, double slack,
+                       double frozen_share, double alpha, bool freeze_last, int embedding_layers,
+                       int head_layers, bool freezes, bool shrinks) {
+             return pipes::ElasticPlan(costs,
+                                       {.stages = stages,
+                                        .skips = skips_of(skips),
+                                        .slack = slack,
+                                        .frozen_share = frozen_share},
+                                       {.alpha = alpha,
+                                        .last = freeze_last ? pipes::LastLayer::MayFreeze
+                                                            : pipes::LastLayer::StaysTrained,
+                                        .embedding_layers = embedding_layers,
+                                        .head_layers = head_layers,
+                                        .freezes = freezes,
+                                        .shrinks = shrinks});
+           }),
+           py::arg("costs"), py::arg("stages"), py::arg("skips"), py::arg("slack"),
+           py::arg("frozen_share"), py::arg("alpha"), py::arg("freeze_last"),
+           py::arg("embedding_layers"), py::arg("head_layers"), py::arg("freezes"),
+           py::arg("shrinks"))
       .def(
           "advance",
           [](pipes::ElasticPlan& plan, const std::vector<double>& norms) {

@@ -1,6 +1,6 @@
 // A rank of two pipelines of two stages is killed in the phase of a step that the argument names
-// (forward, backward, optimizer, rearrange). The others must hear of it as PeerFailure and end on
-// their own. Prints one line per survivor.
+// (forward, backward, optimizer, rearrange). The others must hear of it as PeerFailure, and make a
+// pipeline over those that are left. Prints two lines per survivor.
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -56,7 +56,8 @@ struct LastStep : torch::optim::SGD {
   bool is_due = false;
 };
 
-void train(const std::shared_ptr<bluefog::Context>& context, std::string_view phase) {
+/// @param phase of the step in which rank 1 dies; empty: none.
+void train(const std::shared_ptr<bluefog::Context>& context, int stages, std::string_view phase) {
   torch::manual_seed(1);
   Mine mine;
   mine->phase = phase;
@@ -66,9 +67,9 @@ void train(const std::shared_ptr<bluefog::Context>& context, std::string_view ph
                                        [](const at::Tensor& outputs, const at::Tensor& targets) {
                                          return torch::mse_loss(outputs, targets);
                                        },
-                                       {.stages = 2, .micro_batches = 4});
+                                       {.stages = stages, .micro_batches = 4});
   LastStep optimizer(model->parameters(), torch::optim::SGDOptions(0.01));
-  const bool is_victim = context->rank() == kVictim;
+  const bool is_victim = context->rank() == kVictim && !phase.empty();
   for (int step = 0; step < 2 * kStep; ++step) {
     const bool is_due = is_victim && step == kStep;
     mine->is_due = is_due;
@@ -88,10 +89,15 @@ void train(const std::shared_ptr<bluefog::Context>& context, std::string_view ph
 int main(int /*count*/, char** arguments) {
   const auto context = bluefog::Context::create();
   try {
-    train(context, arguments[1]);
+    train(context, 2, arguments[1]);
   } catch (const bluefog::PeerFailure& failure) {
     std::printf("survivor %d heard of rank %d: %s\n", context->rank(), failure.rank(),
                 failure.what());
+    std::fflush(stdout);
+    const auto smaller = context->shrink();
+    train(smaller, smaller->size(), "");
+    std::printf("survivor %d trained in a pipeline of %d stages\n", context->rank(),
+                smaller->size());
     std::fflush(stdout);
     return 0;
   } catch (const std::exception& error) {

@@ -91,7 +91,8 @@ ROOMS = {
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
     "pipeline.plans": ("pipeline/plans",
                        public("pipeline", "elastic_plan epoch_shares freeze_schedule partition "
-                                          "pipeline_layout schedule_simulation stage_actions"),
+                                          "pipeline_layout schedule_simulation stage_actions "
+                                          "step_times"),
                        BASE),
     "pipeline": ("pipeline/runtime",
                  public("pipeline", "pipeline"),

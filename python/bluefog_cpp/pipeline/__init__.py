@@ -15,6 +15,7 @@ from bluefog_cpp.pipeline._plans import (
     partition_layers,
     pipeline_bubble,
 )
+from bluefog_cpp.pipeline._times import StepTimes
 
-__all__ = ["ElasticPipeline", "ElasticPlan", "EpochShares", "freeze_bound",
+__all__ = ["ElasticPipeline", "ElasticPlan", "EpochShares", "StepTimes", "freeze_bound",
            "initial_micro_batches", "partition_layers", "pipeline_bubble"]

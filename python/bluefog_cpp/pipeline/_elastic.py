@@ -7,13 +7,14 @@ from itertools import zip_longest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, MismatchError, PeerFailure, StateError
 from bluefog_cpp.pipeline._layers import Layers, Sends, StageLayers
 from bluefog_cpp.pipeline._plans import Skips, initial_micro_batches, partition_layers
+from bluefog_cpp.pipeline._times import StepTimes, TimedStage
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
@@ -56,7 +57,7 @@ class ElasticPipeline:
     model: a torch.nn.Sequential on the CPU, whose layers take one tensor and give one, with rows in
     dimension 0. loss: of outputs and targets, the mean over rows. schedule: "1f1b" or "gpipe".
     micro_batches: at most so many a step, of equal rows; None: `initial_micro_batches`. costs:
-    of layers; None: their numbers of parameters. skips, slack: as `partition_layers`.
+    of layers; None: their numbers of parameters. skips, slack, frozen_share: as `partition_layers`.
 
     Collective, as all methods that say so. Raises InvalidArgument for a model that is no sequence
     or shares parameters between layers, a number of stages that does not divide the ranks, and what
@@ -66,7 +67,8 @@ class ElasticPipeline:
 
     def __init__(self, model: nn.Module, loss: Loss, *, stages: int, schedule: str = "1f1b",
                  micro_batches: int | None = None, costs: Sequence[float] | None = None,
-                 skips: Skips = (), slack: float = 0.05) -> None:
+                 skips: Skips = (), slack: float = 0.05,
+                 frozen_share: float = 1 / 6) -> None:
         if not dist.is_initialized():
             raise StateError("ElasticPipeline: expected a default process group, found none: call "
                              'torch.distributed.init_process_group("bluefog") first')
@@ -75,13 +77,17 @@ class ElasticPipeline:
         self._wanted_micro_batches = micro_batches
         self._skips = skips
         self._slack = slack
+        self._frozen_share = frozen_share
         self._groups: dict[int, _Groups] = {}
-        self._runs: dict[tuple[int, bool], PipelineScheduleSingle] = {}
+        self._runs: dict[tuple[int, bool], tuple[PipelineScheduleSingle, TimedStage]] = {}
+        self.times = StepTimes()
+        """Of the last step."""
         problem = ""
         lines: list[str] = []
         try:
             self._prepare(model, costs, stages)
             lines = [f"{stages} stages, {schedule}, {micro_batches} micro-batches",
+                     f"slack {slack}, frozen layers count {frozen_share}",
                      *self._layers.statement()]
         except InvalidArgument as error:
             problem = str(error)
@@ -111,7 +117,7 @@ class ElasticPipeline:
             raise InvalidArgument(f"ElasticPipeline: expected a number of stages that divides the "
                                   f"{size} ranks, found {stages}")
         begins = partition_layers(self.costs, stages, frozen=frozen, skips=self._skips,
-                                  slack=self._slack)
+                                  slack=self._slack, frozen_share=self._frozen_share)
         sizes = self._layers.sizes()
         for stage, (begin, end) in enumerate(zip(begins, [*begins[1:], len(sizes)])):
             if not sum(sizes[begin:end]):
@@ -181,12 +187,15 @@ class ElasticPipeline:
     def _run_of(self, rows: int, trains: bool = True) -> PipelineScheduleSingle:
         if (rows, trains) not in self._runs:
             count = self._micro_batches_of(rows)
-            stage = PipelineStage(self._module, self.stage, self.stages, torch.device("cpu"),
-                                  group=self._groups[self.stages].pipeline)
+            stage = TimedStage(self._module, self.stage, self.stages, torch.device("cpu"),
+                               group=self._groups[self.stages].pipeline)
             # torch's 1F1B takes no fewer micro-batches than stages.
             kind = SCHEDULES[self._schedule] if count >= self.stages else ScheduleGPipe
-            self._runs[rows, trains] = kind(stage, count, loss_fn=self._loss if trains else None)
-        return self._runs[rows, trains]
+            self._runs[rows, trains] = (
+                kind(stage, count, loss_fn=self._loss if trains else None), stage)
+        schedule, stage = self._runs[rows, trains]
+        stage.times = self.times if trains else StepTimes()
+        return schedule
 
     def _arguments(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
                    rows: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
@@ -216,12 +225,19 @@ class ElasticPipeline:
         with an error of torch.distributed that names it, and the pipeline is of no more use.
         """
         loss = self.compute_gradients(inputs, targets, rows, all_rows)
-        optimizer.step()
+        with self.times.part("total", "optimizer"), self.times.part("optimizer", "optimizer"):
+            optimizer.step()
         return loss
 
     def compute_gradients(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
                           rows: int, all_rows: int | None = None) -> float | None:
         """Collective. The gradients of `step` alone, in the parameters' `grad`."""
+        self.times = StepTimes()
+        with self.times.part("total", "gradients"):
+            return self._compute_gradients(inputs, targets, rows, all_rows)
+
+    def _compute_gradients(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
+                           rows: int, all_rows: int | None) -> float | None:
         trained = [parameter for _, parameter in self.trained_parameters()]
         for parameter in trained:
             parameter.grad = None
@@ -233,14 +249,18 @@ class ElasticPipeline:
         if rows:
             args, target = self._arguments(inputs, targets, rows)
             losses: list[torch.Tensor] = []
-            if self.stages == 1:
-                self._run_alone(args[0], target, losses)
-            else:
-                self._run_of(rows).step(*args, target=target, losses=losses, return_outputs=False)
+            with self.times.part("waiting", "schedule"):
+                if self.stages == 1:
+                    self._run_alone(args[0], target, losses)
+                else:
+                    self._run_of(rows).step(*args, target=target, losses=losses,
+                                            return_outputs=False)
+            self.times.waiting -= self.times.forward + self.times.backward
             if self.stage == self.stages - 1:
                 loss = float(torch.stack([one.detach() for one in losses]).mean())
         if self.replicas > 1:
-            self._sum_gradients(trained, rows / (all_rows or rows * self.replicas))
+            with self.times.part("averaging", "all-reduce"):
+                self._sum_gradients(trained, rows / (all_rows or rows * self.replicas))
         return loss
 
     def _run_alone(self, inputs: torch.Tensor, targets: torch.Tensor | None,
@@ -248,8 +268,10 @@ class ElasticPipeline:
         assert targets is not None
         count = self._micro_batches_of(len(inputs))
         for own, target in zip(inputs.chunk(count), targets.chunk(count)):
-            loss = self._loss(self._module(own), target)
-            (loss / count).backward()
+            with self.times.part("forward", "forward"):
+                loss = self._loss(self._module(own), target)
+            with self.times.part("backward", "backward"):
+                (loss / count).backward()
             losses.append(loss)
 
     def _sum_gradients(self, trained: list[nn.Parameter], share: float) -> None:
@@ -258,6 +280,8 @@ class ElasticPipeline:
             return
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
         flat = torch.cat(parts).mul_(share)
+        self.times.averaged_parameters = flat.numel()
+        self.times.averaged_bytes = flat.nbytes
         dist.all_reduce(flat, group=self._groups[self.stages].replicas)
         for parameter, part in zip(trained, flat.split([p.numel() for p in trained])):
             parameter.grad = part.view_as(parameter)

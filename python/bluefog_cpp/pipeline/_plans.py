@@ -17,17 +17,18 @@ def freeze_bound(layers: int, alpha: float, times: int) -> int:
 
 
 def partition_layers(costs: Sequence[float], stages: int, *, frozen: int = 0, skips: Skips = (),
-                     slack: float = 0.05) -> list[int]:
+                     slack: float = 0.05, frozen_share: float = 1 / 6) -> list[int]:
     """The first layer of each stage, of stages of about equal cost.
 
     A stage takes layers while its sum stays at most the mean of what is left, and `slack` of it.
-    The first `frozen` layers count a sixth. No stage ends between the two layers of a pair of
+    The first `frozen` layers count `frozen_share` of their cost; with 1, stages stay as they are,
+    whatever is frozen. No stage ends between the two layers of a pair of
     `skips`, of which the second reads the first one's output.
 
-    Raises InvalidArgument for more stages than groups of layers that can be cut, and costs that are
-    negative or all 0.
+    Raises InvalidArgument for more stages than groups of layers that can be cut, costs that are
+    negative or all 0, and a share that is not above 0, up to 1.
     """
-    return core.partition_layers(list(costs), stages, frozen, list(skips), slack)
+    return core.partition_layers(list(costs), stages, frozen, list(skips), slack, frozen_share)
 
 
 def initial_micro_batches(stages: int) -> int:
@@ -46,7 +47,8 @@ class ElasticPlan:
     """How deep to freeze, and how many stages that leaves work for, decision by decision. Every
     rank has its own, with the same arguments.
 
-    costs: of the model's layers (`ElasticPipeline.costs`). stages, skips, slack: as at the start.
+    costs: of the model's layers (`ElasticPipeline.costs`). stages, skips, slack, frozen_share: as
+    at the start.
     alpha: the share of the unfrozen layers that freezes at a time. freeze_last: whether the
     encoder's last layer may freeze. embedding_layers freeze with the encoder's first layer,
     head_layers never. freezes, shrinks: parts that may be switched off.
@@ -56,11 +58,12 @@ class ElasticPlan:
     """
 
     def __init__(self, costs: Sequence[float], stages: int, *, skips: Skips = (),
-                 slack: float = 0.05, alpha: float = 1 / 3, freeze_last: bool = False,
-                 embedding_layers: int = 0, head_layers: int = 1, freezes: bool = True,
-                 shrinks: bool = True) -> None:
-        self._plan = core.ElasticPlan(list(costs), stages, list(skips), slack, alpha, freeze_last,
-                                      embedding_layers, head_layers, freezes, shrinks)
+                 slack: float = 0.05, frozen_share: float = 1 / 6, alpha: float = 1 / 3,
+                 freeze_last: bool = False, embedding_layers: int = 0, head_layers: int = 1,
+                 freezes: bool = True, shrinks: bool = True) -> None:
+        self._plan = core.ElasticPlan(list(costs), stages, list(skips), slack, frozen_share,
+                                      alpha, freeze_last, embedding_layers, head_layers, freezes,
+                                      shrinks)
 
     def advance(self, norms: Sequence[float] = ()) -> tuple[int, int]:
         """The next (stages, frozen layers). norms: of all layers' gradients

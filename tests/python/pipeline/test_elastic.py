@@ -217,6 +217,33 @@ def test_evaluation_gives_the_outputs_of_one_process():
             assert not found.requires_grad
 
 
+WIDTHS = (8, 8, 8, 8, 8, 7, 7, CLASSES)  # values of a row behind each layer
+
+
+def test_what_a_step_takes_and_moves():
+    for stages in all_stages():
+        model = five_layers()
+        pipe = ElasticPipeline(model, loss, stages=stages, micro_batches=2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        inputs, targets, rows = share(pipe, 16, data(16))
+        for _ in range(2):
+            pipe.step(optimizer, inputs, targets, rows, 16)
+        own, is_last = pipe.layers_of(pipe.stage), pipe.stage == stages - 1
+        sent = 0 if is_last else WIDTHS[own.stop - 1]
+        sent += WIDTHS[own.start - 1] if own.start else 0
+        times = pipe.times
+        assert times.stage_bytes == 8 * rows * sent
+        trained = sum(p.numel() for _, p in pipe.trained_parameters())
+        assert times.averaged_parameters == (trained if pipe.replicas > 1 else 0)
+        assert times.averaged_bytes == 8 * times.averaged_parameters
+        assert (times.averaging > 0) == (pipe.replicas > 1)
+        assert min(times.forward, times.backward, times.optimizer, times.waiting) > 0
+        parts = (times.forward, times.backward, times.waiting, times.averaging, times.optimizer)
+        assert times.total >= sum(parts) - 1e-9  # roundings of differences
+        pipe.evaluate(inputs, rows)
+        assert pipe.times == times
+
+
 def refusal(kind, call, *args, **arguments):
     with pytest.raises(kind) as raised:
         call(*args, **arguments)
@@ -279,6 +306,7 @@ def test_plans_are_those_of_the_core():
     assert [freeze_bound(12, 1 / 2, t) for t in range(5)] == [0, 6, 9, 11, 12]
     assert [freeze_bound(24, 1 / 3, t) for t in range(1, 9)] == [8, 14, 17, 20, 21, 22, 23, 24]
     assert partition_layers([1.0] * 12, 4, frozen=6) == [0, 6, 8, 10]
+    assert partition_layers([1.0] * 12, 4, frozen=6, frozen_share=1) == [0, 3, 6, 9]
     assert partition_layers([1.0] * 7, 3, skips=[(0, 2), (3, 5)]) == [0, 3, 6]
     assert [initial_micro_batches(k) for k in (1, 2, 4, 8)] == [1, 16, 16, 16]
     for schedule in ("gpipe", "1f1b"):
@@ -295,7 +323,8 @@ def test_plans_are_those_of_the_core():
     with pytest.raises(StateError, match="all 3 seen"):
         shares.next(1, 0)
     for call in (lambda: freeze_bound(0, 0.5, 1), lambda: EpochShares(0, 1),
-                 lambda: partition_layers([1.0], 2), lambda: pipeline_bubble("zb", 2, 2),
-                 lambda: ElasticPlan([1.0], 1)):
+                 lambda: partition_layers([1.0], 2),
+                 lambda: partition_layers([1.0], 1, frozen_share=0),
+                 lambda: pipeline_bubble("zb", 2, 2), lambda: ElasticPlan([1.0], 1)):
         with pytest.raises(InvalidArgument):
             call()

@@ -1,5 +1,6 @@
 """The example of a pipeline, briefly, in the process of the test."""
 
+import json
 import pathlib
 import re
 import runpy
@@ -36,8 +37,11 @@ def written(tmp_path, text):
     return file
 
 
-@pytest.mark.skipif(not pathlib.Path("/usr/share/datasets/fashion-mnist").exists(),
-                    reason="dataset-fashion-mnist is not installed")
+needs_images = pytest.mark.skipif(not pathlib.Path("/usr/share/datasets/fashion-mnist").exists(),
+                                  reason="dataset-fashion-mnist is not installed")
+
+
+@needs_images
 @pytest.mark.parametrize("text, shrinks", (
     ("alpha: 0.6\nby_gradients: false\n", True), ("freeze: false\nschedule: gpipe\n", False),
     ("alpha: 0.6\nby_gradients: false\nshrink: false\n", False)))
@@ -56,10 +60,74 @@ def test_lines(run, tmp_path, text, shrinks):
     assert (lines[-1][3] > 0) == ("freeze: false" not in text)
 
 
+def test_a_text(run, tmp_path):
+    data = tmp_path / "text"
+    data.write_text("abcdefgh" * 400)
+    chosen = ("model: bert\ntokens: 16\nlayers: 2\nwidth: 16\nheads: 2\nepochs: 8\nlr: 0.01\n"
+              "batch_size: 24\nfreeze: false\n")
+    printed = run(written(tmp_path, chosen), "--data", data)
+    if dist.get_rank() == 0:
+        found = [float(rate) for rate in re.findall(r"test accuracy (\d+\.\d+) %", printed)]
+        assert len(found) == 9 and found[-1] > 90
+    data.write_text("short")
+    with pytest.raises(SystemExit) as ended:
+        run(written(tmp_path, "model: bert\n"), "--data", data)
+    assert "expected text of at least 640 bytes, 10 windows of 64, found 5" in str(ended.value)
+
+
+@needs_images
+@pytest.mark.parametrize("words", ((), ("--ddp",)))
+def test_metrics(run, tmp_path, words):
+    file = tmp_path / "metrics.jsonl"
+    printed = run(written(tmp_path, "freeze: false\nlayers: 2\nwidth: 16\nheads: 2\nepochs: 2\n"
+                                    "batch_size: 24\n"), *TINY, "--metrics", file, *words)
+    size = dist.get_world_size()
+    if dist.get_rank():
+        assert not file.exists()
+        return
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    steps = [line for line in lines if line["event"] == "step"]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4] * 2
+    assert all(step["rows"] == 24 for step in steps)
+    for step in steps:
+        assert [one["rank"] for one in step["ranks"]] == list(range(size))
+        for one in step["ranks"]:
+            seconds = one["seconds"]
+            assert seconds["forward"] > 0 and seconds["backward"] > 0 and seconds["loading"] > 0
+            parts = ("forward", "backward", "bubble", "allreduce_exposed", "optimizer")
+            assert sum(seconds[name] for name in parts) <= seconds["total"] + 1e-9
+            assert (one["stage_bytes"] > 0) == (not words)
+            assert (one["allreduce_parameters"] > 0) == bool(words)
+    epochs = [line for line in lines if line["event"] == "epoch"]
+    for epoch in epochs:
+        own = [step for step in steps if step["epoch"] == epoch["epoch"]]
+        assert epoch["ranks"][0]["seconds"]["forward"] == pytest.approx(
+            sum(step["ranks"][0]["seconds"]["forward"] for step in own))
+    assert [(epoch["pipelines"], epoch["stages"]) for epoch in epochs] == [
+        (size, 1) if words else (1, size)] * 2
+    assert lines[0]["event"] == "run" and lines[0]["layers"] == 2
+    assert lines[-1]["event"] == "result" and len(lines[-1]["memory_mib"]) == size
+    assert printed.count("  rank 0 (pipeline 0, stage 0): loading ") == 2
+
+
+def test_each_configuration_is_read(run):
+    from helpers import pipeline_configuration
+    for file in sorted((EXAMPLES / "pipeline_configurations").glob("*.yaml")):
+        chosen = pipeline_configuration.read(file)
+        assert chosen.freeze == (file.name != "no_freeze.yaml")
+        assert chosen.cache == (file.name in ("all.yaml", "bert.yaml", "cifar.yaml",
+                                              "freeze_pipe_cache.yaml"))
+        assert chosen.shrink == (not file.name.startswith("freeze"))
+
+
 @pytest.mark.parametrize("text, expected", (
-    ("frieze: true\n", "expected keys of stages, schedule, "),
-    ("alpha: deep\n", "expected a value of the type float for 'alpha', found 'deep'"),
-    ("epochs: true\n", "expected a value of the type int for 'epochs', found True"),
+    ("frieze: true\n", "expected keys of model, stages, schedule, "),
+    ("alpha: deep\n", "expected a number between 0 and 1 for 'alpha', found 'deep'"),
+    ("epochs: true\n", "expected a whole number from 1 to 1073741824 for 'epochs', found True"),
+    ("lr: .nan\n", "for 'lr', found nan"), ("epochs: 0\n", "for 'epochs', found 0"),
+    ("schedule: zb\n", "expected 1f1b or gpipe for 'schedule', found 'zb'"),
+    ("freeze: 1\n", "expected true or false for 'freeze', found 1"),
+    ("replicas: parameters\n", "replicas: expected gradients"),
     ("- a\n", "expected names with values, found ['a']"), ("a: [\n", "expected a YAML file"),
     (None, "expected a YAML file, found: ")))
 def test_files_that_do_not_fit(run, tmp_path, text, expected):

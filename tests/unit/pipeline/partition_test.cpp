@@ -53,6 +53,16 @@ TEST(Partition, FrozenLayersCountASixth) {
   EXPECT_NEAR(largest_stage(equal(12), 11, two), 2 * (3.0 / 6 + 1), 1e-12);
 }
 
+TEST(Partition, FrozenLayersMayCountAsOthers) {
+  const PartitionOptions frozen{.stages = 4, .frozen = 6, .frozen_share = 1};
+  EXPECT_EQ(partition_layers(equal(12), frozen), partition_layers(equal(12), {.stages = 4}));
+  EXPECT_EQ(largest_stage(equal(12), 6, partition_layers(equal(12), frozen), 1), 6);
+  EXPECT_EQ(fewest_stages(equal(12), frozen, 6), 4);
+  // 6 of 1 and 6 of 2 are 18: stages of at most 4.5 and their slack, and then of what is left.
+  EXPECT_THAT(sizes(partition_layers(equal(12), {.stages = 4, .frozen = 6, .frozen_share = 0.5})),
+              ElementsAre(4, 3, 2, 3));
+}
+
 TEST(Partition, SlackIsOfTheMean) {
   // The mean of two is 10; 10.5 is within 0.05 of it and 11 is not.
   EXPECT_THAT(sizes(partition_layers(std::vector<double>{10, 0.5, 9.5}, {.stages = 2})),
@@ -158,6 +168,10 @@ TEST(Partition, WhatCannotBeIsRefused) {
   EXPECT_THAT(refusal({}, {}), HasSubstr("found 0 layers of cost 0"));
   EXPECT_THAT(refusal({1, 1}, {.stages = 3}), HasSubstr("expected 1 to 2 stages"));
   EXPECT_THAT(refusal({1, 1}, {.stages = 0}), HasSubstr("found 0"));
+  for (const double share : {0.0, 1.5}) {
+    EXPECT_THAT(refusal({1, 1}, {.frozen_share = share}),
+                HasSubstr("expected frozen layers to count a share above 0, up to 1, found"));
+  }
   EXPECT_THAT(refusal({1, 1}, {.frozen = 3}), HasSubstr("expected 0 to 2 frozen layers, found 3"));
   EXPECT_THAT(refusal({1, 1}, {.slack = -1}), HasSubstr("found -1"));
   EXPECT_THAT(refusal({1, 1}, {.skips = {{.from = 1, .to = 1}}}), HasSubstr("found 1 to 1"));
