@@ -22,6 +22,7 @@ using Naming = LaunchNaming;
 constexpr const char* kBfrunStore = "BFRUN_STORE";
 constexpr const char* kBfrunSecret = "BFRUN_STORE_SECRET";
 constexpr const char* kTorchrun = "TORCHELASTIC_RUN_ID";
+constexpr const char* kExpectSize = "BLUEFOG_EXPECT_SIZE";
 
 constexpr Naming kByBfrun{"bfrun", "BFRUN_RANK", "BFRUN_SIZE"};
 constexpr Naming kByEnvironment{"MASTER_ADDR and MASTER_PORT", "RANK", "WORLD_SIZE"};
@@ -253,6 +254,20 @@ LaunchEnvironment choose(const std::array<LaunchEnvironment, 4>& candidates) {
       kWaysToStart, is_one ? "it" : "them"));
 }
 
+// A number of ranks without a place among them: a batch script that no srun stands in front of, or a
+// shell in which it was left.
+void refuse_alone(const Variables& variables, const char* name) {
+  const int size = number_in(variables, name);
+  if (size < 2 || number_in(variables, kExpectSize) == 1) {
+    return;
+  }
+  throw UnsupportedError(
+      fmt::format("{}={}: expected {} processes that a launcher started, found this one, which no "
+                  "launcher started; start them with {}, or unset {}, or set {}=1, to run as a "
+                  "single process",
+                  name, size, size, kWaysToStart, name, kExpectSize));
+}
+
 // Each of these processes would take itself for rank 0 of 1.
 void refuse_launchers_of_others(const Variables& variables) {
   if (!variables.contains("PMIX_NAMESPACE")) {
@@ -261,7 +276,6 @@ void refuse_launchers_of_others(const Variables& variables) {
   check_place(kByTorchrun, variables, LaunchNeeds::Sense);
   const LaunchEnvironment by_env = launch_by(kByTorchrun, variables);
   const bool by_torchrun = variables.contains(kTorchrun);
-  // A number of ranks alone may be left in a shell.
   if (by_env.size > 1 && (by_torchrun || variables.contains(kByTorchrun.rank))) {
     refuse_several(by_torchrun ? "torchrun" : "a launcher",
                    quote(variables, {kTorchrun, kByTorchrun.rank, kByTorchrun.size}), by_env.size);
@@ -272,6 +286,10 @@ void refuse_launchers_of_others(const Variables& variables) {
       refuse_several(naming.launcher, launch.stated_by, launch.size);
     }
     check_place(naming, variables, LaunchNeeds::Sense);
+  }
+  refuse_alone(variables, kByTorchrun.size);
+  if (!variables.contains(kBySlurm.size)) {
+    refuse_alone(variables, "SLURM_NTASKS");
   }
 }
 

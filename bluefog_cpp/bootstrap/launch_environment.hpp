@@ -46,14 +46,14 @@ struct LaunchEnvironment {
 
   /// Reads this process's environment.
   /// @throws UnsupportedError for several ranks that cannot find each other: RANK and WORLD_SIZE
-  ///   without MASTER_ADDR and MASTER_PORT; launchers of MVAPICH, HPE, PALS and their like. Each
+  ///   without MASTER_ADDR and MASTER_PORT; a number alone (WORLD_SIZE, SLURM_NTASKS) without
+  ///   BLUEFOG_EXPECT_SIZE=1; launchers of MVAPICH, HPE, PALS and their like. Each
   ///   would be rank 0 of 1. Also for PMIx variables that name a job and no server to ask about it,
   ///   and for two launchers whose variables name different ranks or numbers of ranks. Slurm's are
   ///   compared with nobody's: its tasks may be launchers themselves.
   /// @throws InvalidArgument for a store's place that is none, and for a rank or a number of ranks
-  ///   that makes no sense, or a rank other than 0 without a number beside it (RANK=1 alone). A
-  ///   number alone (WORLD_SIZE, SLURM_NTASKS) may be left in a shell. Empty variables count as not
-  ///   set.
+  ///   that makes no sense, or a rank other than 0 without a number beside it (RANK=1 alone).
+  ///   Empty variables count as not set.
   [[nodiscard]] static LaunchEnvironment detect();
 
   /// Reads `variables` in place of the environment.

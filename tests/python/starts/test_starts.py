@@ -208,6 +208,8 @@ def test_another_number_of_ranks_than_expected():
     pytest.param({"RANK": "0", "WORLD_SIZE": "abc"},
                  "RANK=0 and WORLD_SIZE=abc: expected a number of ranks", marks=pytest.mark.long),
     ({"RANK": "1"}, "RANK=1: expected WORLD_SIZE beside it, found none"),
+    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"},
+     "SLURM_NTASKS=4: expected 4 processes that a launcher started"),
     pytest.param({"MPT_MPI_RANK": "1", "MPT_MPI_SIZE": "2"},
                  "MPT_MPI_RANK=1 and MPT_MPI_SIZE=2 say that", marks=pytest.mark.long)])
 def test_variables_that_make_no_sense(variables, words):
@@ -220,7 +222,7 @@ def test_variables_that_make_no_sense(variables, words):
     pytest.param({"RANK": "0"}, marks=pytest.mark.long),
     pytest.param({"WORLD_SIZE": "1"}, marks=pytest.mark.long),
     {"RANK": "0", "WORLD_SIZE": "1"},
-    pytest.param({"SLURM_NTASKS": "4"}, marks=pytest.mark.long)])
+    pytest.param({"SLURM_NTASKS": "4", "BLUEFOG_EXPECT_SIZE": "1"}, marks=pytest.mark.long)])
 def test_variables_of_one_rank_are_quiet(variables):
     expect_success(by_variables([variables]), 1)
 

@@ -250,14 +250,26 @@ TEST(LaunchEnvironment, VariablesThatAreMissingOrMakeNoSenseAreNamed) {
   }
 }
 
+/// Such a process would be rank 0 of 1: a batch script without srun.
+TEST(LaunchEnvironment, ANumberOfRanksWithoutAPlaceAmongThemIsRefused) {
+  EXPECT_THAT(refusal_of({{"WORLD_SIZE", "4"}}),
+              testing::AllOf(StartsWith("WORLD_SIZE=4: expected 4 processes that a launcher"),
+                             HasSubstr("set BLUEFOG_EXPECT_SIZE=1, to run as a single process")));
+  EXPECT_THAT(refusal_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}),
+              StartsWith("SLURM_NTASKS=8: expected 8 processes"));
+  EXPECT_THAT(refusal_of({{"WORLD_SIZE", "4"}, {"BLUEFOG_EXPECT_SIZE", "4"}}),
+              StartsWith("WORLD_SIZE=4: "));
+}
+
 TEST(LaunchEnvironment, NumbersThatMakeNoSeveralRanksAreQuiet) {
   expect_launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
   expect_launch({{"TORCHELASTIC_RUN_ID", "x"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
-  expect_launch({{"WORLD_SIZE", "2"}}, "", 0);
+  expect_launch({{"WORLD_SIZE", "2"}, {"BLUEFOG_EXPECT_SIZE", "1"}}, "", 0);
   expect_launch({{"RANK", "0"}}, "", 0);
   expect_launch({{"RANK", ""}, {"WORLD_SIZE", ""}}, "", 0);
   expect_launch({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "1"}}, "", 0);
-  expect_launch({{"SLURM_NTASKS", "8"}}, "", 0);
+  expect_launch({{"SLURM_NTASKS", "8"}, {"BLUEFOG_EXPECT_SIZE", "1"}}, "", 0);
+  expect_launch({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}}, "", 0);
   expect_launch({{"PALS_RANKID", "0"}}, "", 0);
   expect_launch({{"MPT_MPI_RANK", "0"}, {"MPT_MPI_SIZE", "1"}}, "", 0);
   expect_launch({{"SLURM_PROCID", "0"}}, "", 0);
