@@ -101,7 +101,7 @@ std::int64_t transformer_parameters(std::int64_t inputs, std::int64_t tokens, st
 
 TEST(VisionTransformer, IsASequenceOfTheKnownSize) {
   auto model = vision_transformer({.channels = 3, .side = 32, .patch = 4, .classes = 100},
-                                        {.layers = 5, .width = 24, .heads = 3});
+                                  {.layers = 5, .width = 24, .heads = 3});
   EXPECT_EQ(model->size(), 12U);
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) {
@@ -120,8 +120,8 @@ TEST(VisionTransformer, IsASequenceOfTheKnownSize) {
 /// The sum of squared logits' gradient by the places of patches, the first parameter.
 at::Tensor first_gradient(std::int64_t pause_us) {
   torch::manual_seed(3);
-  auto model = vision_transformer(
-      {.side = 8, .patch = 4}, {.layers = 2, .width = 8, .heads = 2, .pause_us = pause_us});
+  auto model = vision_transformer({.side = 8, .patch = 4},
+                                  {.layers = 2, .width = 8, .heads = 2, .pause_us = pause_us});
   model->forward(torch::ones({2, 1, 8, 8})).square().sum().backward();
   return model->parameters()[0].grad();
 }
