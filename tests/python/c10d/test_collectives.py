@@ -206,9 +206,8 @@ def test_a_callback_waits_for_another_call(rank, size):
             time.sleep(0.1)
         return dist.all_reduce(done.value()[0].clone(), async_op=True).get_future().wait()[0]
 
-    futures = [dist.all_reduce(torch.ones(4), async_op=True).get_future().then(nested)
-               for _ in range(2)]
-    for future in futures:
+    for _ in range(2):
+        future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(nested)
         assert future.wait().eq(size * size).all()
 
 

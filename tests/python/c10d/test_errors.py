@@ -62,6 +62,29 @@ def test_parts_that_differ(rank, size):
         [torch.empty(n) for _ in range(size)], torch.ones(n)), size)
 
 
+def test_orders_of_dimensions_that_differ(rank, size):
+    """Their elements would be added in the order in which they lie."""
+    def call():
+        x = torch.arange(6.0).reshape(2, 3)
+        dist.all_reduce(x.T.contiguous().T if rank == 0 else x)
+    expect_failure(r"of strides \[1, 2\]", call, size)
+
+
+def test_dtypes_of_one_size_that_differ(rank, size):
+    dtype = torch.float8_e5m2 if rank == 0 else torch.float8_e4m3fn
+    expect_failure(r"of Float8_e5m2.*of Float8_e4m3fn|of Float8_e4m3fn.*of Float8_e5m2",
+                   lambda: dist.all_gather([torch.empty(4, dtype=dtype) for _ in range(size)],
+                                           torch.ones(4).to(dtype)), size)
+
+
+def test_numbers_of_tensors_that_differ(rank, size):
+    """Both hear of it; their calls are counted alike again after as many more."""
+    count = 1 if rank == 0 else 2
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    with pytest.raises(Failure, match=r"tensor 1 of [12]"):
+        dist.all_reduce_coalesced([torch.ones(2)] * count, group=group)
+
+
 def test_a_future_has_the_error(rank, size):
     expect_failure(r"called allreduce\(float32\[[23]\], name 'sum'\)", lambda: dist.all_reduce(
         torch.ones(2 + rank % 2), async_op=True).get_future().wait(), size)
@@ -95,6 +118,7 @@ def test_one_rank_refuses(rank, size):
      "expected a first dimension that is a multiple of"),
     (lambda x: dist.all_to_all_single(torch.empty(4), x, [1], [1]), ValueError,
      r"numbers of rows with the sum 4, found \[1\]"),
+    (lambda x: dist.all_to_all_single(x, x), ValueError, "expected inputs and outputs apart"),
 ])
 def test_arguments(size, call, error, words):
     with pytest.raises(error, match=words):
