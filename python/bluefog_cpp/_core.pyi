@@ -365,6 +365,9 @@ def batch_norm_gradients(context: Context, grad_output: Tensor, input: Tensor,
                          statistics: BatchStatistics, weight: Tensor | None, eps: float,
                          with_input: bool) -> tuple[Tensor | None, Tensor, Tensor]: ...
 
+frozen_share: float
+
+
 def partition_layers(costs: Sequence[float], stages: int, frozen: int,
                      skips: Sequence[tuple[int, int]], slack: float,
                      frozen_share: float) -> list[int]: ...

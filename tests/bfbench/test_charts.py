@@ -81,6 +81,7 @@ def of_two_ranks(bytes_=1 << 20, ranks=2, **others):
 def test_the_fastest_way_of_each_operation_stands_for_it():
     axes, = operation_charts.chart_of_times(of_two_ranks(), "2 ranks").axes
     found = bars_of(axes)
+    assert axes.get_title(loc="left") == "1 MiB (8 of 10; all are in the table)"
     assert [name for name, *_ in found] == [
         "memcpy, own", "bluefog_cpp: allreduce, shared buffers",
         "bluefog_cpp: neighbor_allreduce (exponential)",

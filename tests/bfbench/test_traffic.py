@@ -35,7 +35,8 @@ def test_each_algorithm_runs_with_what_it_takes():
         "diloco/20", "local_sgd/20", "slowmo@one_peer"]
     assert names("choco,atc,gradient_allreduce", ["default", "int8"], ["ring", "full"]) == [
         "choco+int4@ring", "choco+int4@full", "choco+int8@ring", "choco+int8@full",
-        "adapt_then_combine@ring", "adapt_then_combine@full", "gradient_allreduce"]
+        "adapt_then_combine@ring", "adapt_then_combine@full", "gradient_allreduce",
+        "gradient_allreduce+int8"]
 
 
 def test_words_say_what_is_run():

@@ -74,10 +74,15 @@ def chart_of_times(records, title):
     by_size = {}
     for record in sorted(records, key=lambda r: r["bytes"]):
         by_size.setdefault(record["bytes"], []).append(record)
+    panels = []
+    for bytes_, group in by_size.items():
+        fastest = fastest_of_each(group)
+        shown = fastest[:charts.MOST_BARS]
+        rest = f" ({len(shown)} of {len(fastest)}; all are in the table)"
+        panels.append((size_text(bytes_) + (rest if len(fastest) > len(shown) else ""),
+                       [bar_of(record) for record in shown]))
     return charts.panels_of_bars(
-        f"{title}: median time of a call, slowest rank", [
-            (size_text(bytes_), [bar_of(record) for record in fastest_of_each(group)])
-            for bytes_, group in by_size.items()],
+        f"{title}: median time of a call, slowest rank", panels,
         "time; GB/s: 2 · size / time; line: least and most of the starts",
         is_less_better=True, tick_text=round_time_text)
 

@@ -68,8 +68,8 @@ struct Training {
       options.schedule = topology::static_schedule(unbalanced_graph(context.size()));
     } else if (kind != optimizers::AlgorithmName::Extra &&
                kind != optimizers::AlgorithmName::ExactDiffusion &&
-               kind != optimizers::AlgorithmName::D2 &&
-               kind != optimizers::AlgorithmName::Ceca) {  // their default is what they need
+               kind != optimizers::AlgorithmName::D2 && kind != optimizers::AlgorithmName::Ceca &&
+               kind != optimizers::AlgorithmName::PowerGossip) {  // their default is what they need
       options.schedule = topology::one_peer_exponential(context.size());
     }
     if (optimizers::row_of(kind).reads("momentum")) {
