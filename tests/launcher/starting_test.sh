@@ -29,7 +29,10 @@ launchers_of_others)
   # The variables of an mpirun whose servers this MPI does not reach.
   start_two OMPI_COMM_WORLD_RANK=RANK_HERE OMPI_COMM_WORLD_SIZE=2
   expect_error "^OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 say .* bfrun"
-  for quiet in RANK=0\ WORLD_SIZE=1 RANK=0 WORLD_SIZE=4 SLURM_NTASKS=4 PMI_RANK=0\ PMI_SIZE=1 \
+  run env WORLD_SIZE=4 "$program"; expect_code 1; expect_error "^WORLD_SIZE=4: expected 4 processes that a"
+  run env SLURM_NTASKS=4 SLURM_PROCID=0 "$program"; expect_code 1
+  expect_error "^SLURM_NTASKS=4: expected 4 processes .* BLUEFOG_EXPECT_SIZE=1"
+  for quiet in RANK=0\ WORLD_SIZE=1 RANK=0 WORLD_SIZE=4\ BLUEFOG_EXPECT_SIZE=1 PMI_RANK=0\ PMI_SIZE=1 \
     MV2_COMM_WORLD_RANK=0\ MV2_COMM_WORLD_SIZE=1; do
     read -ra words <<<"$quiet"
     run env "${words[@]}" "$program"; expect_code 0; expect_output "rank 0 of 1"; expect_no_error .
