@@ -55,6 +55,9 @@ class Run {
 
   int train(std::chrono::seconds most) {
     optimizer_->join();
+    if (joins_) {  // in the last step of an epoch too, after which it has no step of its own there
+      last_ = sampler_.epoch() + kEpochsTogether;
+    }
     const auto end = std::chrono::steady_clock::now() + most;
     for (std::int64_t epoch = sampler_.epoch(); last_ < 0 || epoch <= last_; ++epoch) {
       sampler_.begin(epoch);
