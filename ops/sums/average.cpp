@@ -64,8 +64,9 @@ void copy_tile(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 template <class Lanes>
 void average_rows_all(std::span<AverageRow> rows, std::size_t bytes, ResultLog& log) {
+  const std::size_t most = tile_bytes(rows.size());
   while (bytes > 0) {
-    const std::size_t tile = std::min(kTileBytes, bytes);
+    const std::size_t tile = std::min(most, bytes);
     std::byte* formed = log.results();
     for (AverageRow& row : rows) {
       average_all<Lanes>(formed, Weighted(row.all_operands(), row.base), tile);

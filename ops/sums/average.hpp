@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <optional>
@@ -41,18 +42,23 @@ struct AverageRow {
   }
 };
 
-/// The bytes of a result that `average_rows` forms at once. A log holds so many of each row.
+/// The bytes of each result that `average_rows` forms at once. A log holds so many of each row.
 ///
 /// The operands of all rows so stream through the cache side by side, and memory brings what comes
-/// next while results are formed. Of a few KiB at once it would wait for each: among 4 ranks of two
-/// sources these took a fifth longer, tiles of 256 bytes to 2 KiB the same among themselves.
-inline constexpr std::size_t kTileBytes = 512;
+/// next while results are formed. Of a few KiB of several rows at once it would wait for each: among 4
+/// ranks of two sources 4 KiB took a fifth longer than 256 bytes to 2 KiB, which took the same. A
+/// single row streams anyway, and short tiles of it are over before they are set up.
+[[nodiscard]] constexpr std::size_t tile_bytes(std::size_t rows) noexcept {
+  constexpr std::size_t kResults = 4096;
+  constexpr std::size_t kLeast = 512;
+  return std::max(kResults / std::max<std::size_t>(rows, 1) / 64 * 64, kLeast);
+}
 
 /// Each row's `weighted_average`, into all of its results, which may be operands of any row at the
 /// same address: all results of a tile are in the log before one of them is in a buffer.
 /// @param dtype as of `weighted_average`. @param rows are left at the end of the range.
 /// @param bytes of each operand, a multiple of the element's size.
-/// @param log has room for `kTileBytes` of each row.
+/// @param log has room for `tile_bytes(rows.size())` of each row.
 void average_rows(Dtype dtype, std::span<AverageRow> rows, std::size_t bytes, ResultLog& log);
 
 /// out[k] ← x_0[k] − (Σ_{s≥1} (x_0[k] − x_s[k])) / n, the mean of n operands. Equal values give

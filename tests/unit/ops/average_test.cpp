@@ -140,7 +140,8 @@ TEST(AverageRows, SideBySideInPlaceOfTheirOperands) {
             rows = rows_in_place(operands, own);
             Values twice(dtype, count);
             rows[0].results.push_back(twice.bytes().data());
-            std::vector<std::byte> memory(ops::ResultLog::bytes_for(number * ops::kTileBytes));
+            std::vector<std::byte> memory(
+                ops::ResultLog::bytes_for(number * ops::tile_bytes(number)));
             ops::ResultLog log(memory.data());
             log.begin(1);
             ops::average_rows(dtype, rows, operands[0].bytes().size(), log);
