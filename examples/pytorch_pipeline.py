@@ -57,22 +57,23 @@ def load(chosen, folder):
              "pause_us": chosen.pause_us}
     if chosen.width % chosen.heads:
         sys.exit(f"expected heads that divide the width, found {chosen.heads} and {chosen.width}")
-    torch.manual_seed(chosen.seed)
     if chosen.model == "bert":
         train, test = byte_encoder.load(folder or text.USUAL, chosen.tokens, chosen.seed)
-        return train, test, byte_encoder.byte_encoder(chosen.tokens, **sizes), byte_encoder.loss
+        return (train, test, lambda: byte_encoder.byte_encoder(chosen.tokens, **sizes),
+                byte_encoder.loss)
     train, test, classes = load_images(folder or idx.DEFAULT_DATA)
     channels, side = train[0].shape[1], train[0].shape[-1]
     if side % chosen.patch:
         sys.exit(f"expected patches that divide the images' side, found {chosen.patch} and {side}")
-    model = vision_transformer(channels, side, classes, patch=chosen.patch, **sizes)
-    return train, test, model, functional.cross_entropy
+    return (train, test,
+            lambda: vision_transformer(channels, side, classes, patch=chosen.patch, **sizes),
+            functional.cross_entropy)
 
 
 def measured_costs(model, inputs):
     """Seconds of each layer's passes over the inputs, the least of some, as rank 0 has measured."""
     found = []
-    for _ in range(3):
+    for _ in range(3 if dist.get_rank() == 0 else 0):  # the others leave it the cores
         values, seconds = inputs, []
         for layer in model:
             begin = time.perf_counter()
@@ -82,16 +83,16 @@ def measured_costs(model, inputs):
             values = outputs.detach().requires_grad_()
         found.append(seconds)
     model.zero_grad()
-    costs = torch.tensor(found, dtype=torch.float64).amin(0)
+    costs = (torch.tensor(found, dtype=torch.float64).amin(0) if found
+             else torch.zeros(len(model), dtype=torch.float64))
     dist.broadcast(costs, 0)
     return costs.tolist()
 
 
-def make_pipeline(chosen, model, loss, stages, frozen_share, inputs):
+def make_pipeline(chosen, model, loss, stages, counted, inputs):
     costs = measured_costs(model, inputs) if chosen.costs == "time" else None
     return ElasticPipeline(model, loss, stages=stages, schedule=chosen.schedule,
-                           micro_batches=chosen.micro_batches or None, costs=costs,
-                           frozen_share=frozen_share)
+                           micro_batches=chosen.micro_batches or None, costs=costs, **counted)
 
 
 def accuracy(pipe, images, labels, rows):
@@ -161,21 +162,23 @@ def run(arguments):
     if chosen.replicas != "gradients":
         sys.exit("replicas: expected gradients, which is what pipelines of Python sum, found "
                  f"{chosen.replicas}; train_pipeline has the other")
-    train_part, test_part, model, loss = load(chosen, arguments.data)
+    train_part, test_part, make_model, loss = load(chosen, arguments.data)
     data = ([part[:arguments.images] for part in train_part],
             [part[:arguments.test_images] for part in test_part])
     memory = pipeline_report.Growth()
+    torch.manual_seed(chosen.seed)
+    model = make_model()
     if chosen.cache and dist.get_rank() == 0:
         print("cache: without effect here; train_pipeline keeps outputs", flush=True)
     stages = chosen.stages or dist.get_world_size()
-    frozen_share = 1 / 6 if chosen.repartition else 1.0
+    counted = {} if chosen.repartition else {"frozen_share": 1.0}  # stages stay as they are
     parameters = sum(p.numel() for p in model.parameters())
     pipe = (WholeModel(model, loss) if arguments.ddp
-            else make_pipeline(chosen, model, loss, stages, frozen_share, data[0][0][:8]))
+            else make_pipeline(chosen, model, loss, stages, counted, data[0][0][:8]))
     optimizer = torch.optim.AdamW(model.parameters(), chosen.lr)
     plan = None if arguments.ddp or not chosen.freeze else ElasticPlan(
-        pipe.costs, stages, frozen_share=frozen_share, alpha=chosen.alpha, embedding_layers=1,
-        head_layers=1, shrinks=chosen.shrink)
+        pipe.costs, stages, alpha=chosen.alpha, embedding_layers=1, head_layers=1,
+        shrinks=chosen.shrink, **counted)
     report = pipeline_report.Report(arguments.metrics, chosen, parameters)
     report.end(*train(pipe, plan, chosen, model, optimizer, data, report), memory.mib())
 

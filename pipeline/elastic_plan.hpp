@@ -38,7 +38,7 @@ struct ElasticOptions {
 class ElasticPlan {
  public:
   /// @param costs of the model's layers, as `Pipeline::costs`.
-  /// @param start the stages at the start, skips and slack; `frozen` has to be 0.
+  /// @param start the stages at the start, skips, slack and frozen share; `frozen` has to be 0.
   /// @throws InvalidArgument as `partition_layers` and `FreezeSchedule`; for frozen layers at the
   ///   start, and embedding and head that leave no layer.
   ElasticPlan(std::span<const double> costs, const PartitionOptions& start,

@@ -3,7 +3,7 @@
 from bfbench import images, output
 from bfbench.contestants import with_all_buckets
 from bfbench.jobs import Jobs
-from bfbench.launch import LONGEST_JOB_SEC, Launcher
+from bfbench.launch import LONGEST_JOB_SEC, Launcher, NoData
 from bfbench.options import add_ddp_buckets, add_output, add_rank_list, positive, whole
 from bfbench.records import add_shares, count_text, merge_train_starts
 from bfbench.reports import training_report
@@ -36,7 +36,7 @@ def check(args):
     wanted = min(args.train_images, found)
     per_step = args.batch_size * args.accumulation * max(args.ranks)
     if wanted < per_step:
-        raise images.NoImages(
+        raise NoData(
             f"expected images for at least one step, {per_step} = {args.batch_size} "
             f"× {args.accumulation} × {count_text(max(args.ranks), 'rank')}, found {wanted}")
 

@@ -14,18 +14,11 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from bfbench.launch import LaunchFailed
+from bfbench.launch import NoData
 
 FASHION = "/usr/share/datasets/fashion-mnist"
 SIDE = 32
 SYNTHETIC = "synthetic"
-
-
-class NoImages(LaunchFailed):
-    """No images where they were said to be; the text says what was expected."""
-
-    def __init__(self, text):
-        super().__init__(text, text)
 
 
 class Images(NamedTuple):
@@ -59,7 +52,7 @@ def load(where):
                                        ("CIFAR-10", 10, "data_batch_1.bin", cifar10)):
         if (folder / first).exists() or (folder / f"{first}.gz").exists():
             return checked(Dataset(f"{name} of {folder.name}", classes, *read(folder)), folder)
-    raise NoImages(
+    raise NoData(
         f"expected the files of MNIST, Fashion-MNIST, CIFAR-10 or CIFAR-100 in {folder}, "
         f"or --data {SYNTHETIC}; found none (Debian: dataset-fashion-mnist)")
 
@@ -67,7 +60,7 @@ def load(where):
 def checked(dataset, folder):
     for part, images in (("training", dataset.train), ("test", dataset.test)):
         if images.labels.max() >= dataset.classes:
-            raise NoImages(f"{folder}: expected labels of {part} images below {dataset.classes}, "
+            raise NoData(f"{folder}: expected labels of {part} images below {dataset.classes}, "
                            f"found {images.labels.max()}")
     return dataset
 
@@ -80,21 +73,21 @@ def contents(folder, name):
             try:
                 return gzip.decompress(path.read_bytes())
             except (EOFError, OSError, zlib.error) as error:
-                raise NoImages(f"{path}: expected a gzip stream and nothing behind it, "
+                raise NoData(f"{path}: expected a gzip stream and nothing behind it, "
                                f"found {error}") from error
-    raise NoImages(f"expected {folder / name}, plain or .gz, found nothing")
+    raise NoData(f"expected {folder / name}, plain or .gz, found nothing")
 
 
 def idx_array(folder, name, dimensions):
     data = contents(folder, name)
     header, magic = 4 + 4 * dimensions, bytes((0, 0, 8, dimensions))
     if len(data) < header or data[:4] != magic:
-        raise NoImages(f"{folder / name}: expected the header of an IDX file of {dimensions} "
+        raise NoData(f"{folder / name}: expected the header of an IDX file of {dimensions} "
                        f"dimensions ({magic.hex()}), found {len(data)} bytes that begin with "
                        f"{data[:4].hex()}")
     shape = numpy.frombuffer(data, ">u4", dimensions, offset=4).tolist()
     if len(data) - header != math.prod(shape):
-        raise NoImages(f"{folder / name}: expected {shape} values, found {len(data) - header}")
+        raise NoData(f"{folder / name}: expected {shape} values, found {len(data) - header}")
     values = numpy.frombuffer(data, numpy.uint8, offset=header)
     return torch.from_numpy(values.reshape(shape).copy())
 
@@ -105,10 +98,10 @@ def idx(folder):
         pixels, labels = idx_array(folder, name, 3), idx_array(folder, name_of_labels, 1).long()
         count, rows, columns = pixels.shape
         if count == 0 or rows != columns or not 0 < rows <= SIDE:
-            raise NoImages(f"{folder / name}: expected square images of up to {SIDE} x {SIDE}, "
+            raise NoData(f"{folder / name}: expected square images of up to {SIDE} x {SIDE}, "
                            f"found {list(pixels.shape)}")
         if len(labels) != count:
-            raise NoImages(f"{folder / name_of_labels}: expected {count} labels, "
+            raise NoData(f"{folder / name_of_labels}: expected {count} labels, "
                            f"found {len(labels)}")
         margin = (SIDE - rows) // 2
         padding = (margin, SIDE - rows - margin) * 2
@@ -120,7 +113,7 @@ def cifar(folder, names, labels):
     data = b"".join(contents(folder, name) for name in names)
     row = labels + 3 * SIDE * SIDE
     if not data or len(data) % row:
-        raise NoImages(
+        raise NoData(
             f"{folder / names[0]}: expected rows of {row} bytes, found {len(data)} bytes")
     rows = torch.from_numpy(numpy.frombuffer(data, numpy.uint8).reshape(-1, row).copy())
     return Images(rows[:, labels:].reshape(-1, 3, SIDE, SIDE), rows[:, labels - 1].long())

@@ -39,6 +39,13 @@ class LaunchFailed(RuntimeError):
         return records_in(self.output)
 
 
+class NoData(LaunchFailed):
+    """No images or text where they were said to be; the text says what was expected."""
+
+    def __init__(self, text):
+        super().__init__(text, text)
+
+
 class DeadlinePassed(LaunchFailed):
     """A measurement that was ended because it did not come back."""
 

@@ -1,6 +1,6 @@
-// Trains a transformer on images or text in an elastic pipeline: layers freeze as they converge, the rest is
-// packed into fewer stages, ranks that become free are further pipelines, and outputs of frozen
-// layers are computed once.
+// Trains a transformer on images or text in an elastic pipeline: layers freeze as they converge, the
+// rest is packed into fewer stages, ranks that become free are further pipelines, and outputs of
+// frozen layers are computed once.
 //
 //   bfrun -np 4 train_pipeline examples/pipeline_configurations/all.yaml
 //   bfrun -np 4 train_pipeline --data cifar-100-binary examples/pipeline_configurations/cifar.yaml

@@ -123,10 +123,10 @@ void PipelineTrainer::run() {
     result.frozen = pipeline_.frozen();
     const Clock::time_point begin = Clock::now();
     result.loss = train_epoch(epoch);
-    result.seconds = seconds_since(begin);
     if (configuration_.replicas == "parameters") {
       pipeline_.average_replicas();
     }
+    result.seconds = seconds_since(begin);
     result.accuracy = accuracy();
     report_.end_epoch(result);
     const Clock::time_point change = Clock::now();

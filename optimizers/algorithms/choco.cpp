@@ -139,7 +139,7 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
       random_(seed()) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : buckets) {
-    check_coded(context, bucket, compression_->name());
+    check_coded(context, bucket, "compression " + compression_->name());
     names_.push_back(fmt::format("{} in {}", bucket.name(), compression_->name()));
     longest = std::max(longest, bucket.values().count);
   }

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -25,6 +26,7 @@ constexpr std::int64_t kRoundsLookedAt = 1024;
 /// Precedes what a message has for one rank.
 struct EntryHead {
   std::int64_t rank = 0;
+  double weight = 0.0;
   std::uint64_t factors = 0;
 };
 
@@ -127,6 +129,7 @@ std::vector<PowerGossip::Meeting> PowerGossip::begin(const Round& round) {
       prepare_factor(edge[m], seed_of(context_.rank(), source.rank, m));
       meeting.p.push_back(matrix_of(matrices_[m]).mm(edge[m]).contiguous());
     }
+    meeting.factors = number_of_factors(edge);
     meetings.push_back(std::move(meeting));
   }
   return meetings;
@@ -144,7 +147,8 @@ PowerGossip::Bytes PowerGossip::first_message(const std::vector<Meeting>& meetin
   }
   std::byte* to = message->data() + vector_bytes_;
   for (const Meeting& meeting : meetings) {
-    const EntryHead head{.rank = meeting.rank, .factors = number_of_factors(edge_to(meeting.rank))};
+    const EntryHead head{
+        .rank = meeting.rank, .weight = meeting.weight, .factors = meeting.factors};
     std::memcpy(to, &head, sizeof head);
     for (std::size_t m = 0; m < matrices_.size(); ++m) {
       write_factor(meeting.p[m], to + sizeof head + matrices_[m].first);
@@ -227,7 +231,13 @@ void PowerGossip::meet(const Incoming& messages, std::vector<Meeting>& meetings)
     const std::span entry = entry_of(messages, s, vector_bytes_, p_bytes_);
     EntryHead head;
     std::memcpy(&head, entry.data(), sizeof head);
-    meeting.is_alike = head.factors == number_of_factors(edge_to(meeting.rank));
+    if (head.weight != meeting.weight) {
+      throw StateError(fmt::format(
+          "rank {}, power_gossip: expected both ranks of an edge to give it one weight, "
+          "found {} here and {} on rank {}",
+          context_.rank(), meeting.weight, head.weight, meeting.rank));
+    }
+    meeting.is_alike = head.factors == meeting.factors;
     for (std::size_t m = 0; m < matrices_.size(); ++m) {
       const at::Tensor theirs = at::empty_like(meeting.p[m]);
       read_factor(entry.data() + sizeof head + matrices_[m].first, theirs);
@@ -315,6 +325,37 @@ void PowerGossip::restart() {
   }
 }
 
+namespace {
+
+/// Why a caller's plan is none for it: values go along an edge in both directions alike, and what a
+/// rank does not give it keeps.
+std::string why_unfit(const NeighborPlan& plan) {
+  constexpr double kTolerance = 1e-9;
+  if (!std::ranges::is_permutation(plan.sources, plan.destinations, {}, &WeightedRank::rank,
+                                   &WeightedRank::rank)) {
+    return fmt::format(
+        "power_gossip expects a plan whose sources are its destinations, found {} and {} of them, "
+        "or others",
+        plan.sources.size(), plan.destinations.size());
+  }
+  double sum = plan.self_weight;
+  for (const WeightedRank& source : plan.sources) {
+    sum += source.weight;
+  }
+  if (std::abs(sum - 1.0) > kTolerance) {
+    return fmt::format("power_gossip expects a plan whose weights sum to 1, found {}", sum);
+  }
+  const auto scaled = std::ranges::find_if(
+      plan.destinations, [](const WeightedRank& reader) { return reader.weight != 1.0; });
+  return scaled == plan.destinations.end()
+             ? std::string()
+             : fmt::format(
+                   "power_gossip expects a plan that sends with weight 1, found {} to rank {}",
+                   scaled->weight, scaled->rank);
+}
+
+}  // namespace
+
 AlgorithmRow power_gossip_row() {
   return {
       .name = "power_gossip",
@@ -337,17 +378,8 @@ AlgorithmRow power_gossip_row() {
       .full_precision_because = "small differences add up in it",
       .default_schedule =
           [](int size) { return topology::static_schedule(topology::symmetric_exponential(size)); },
-      .why_unfit_plan =
-          [](const DistributedOptimizerOptions& /*options*/, const NeighborPlan& plan,
-             const NeighborPlan* /*before*/) {
-            return std::ranges::is_permutation(plan.sources, plan.destinations, {},
-                                               &WeightedRank::rank, &WeightedRank::rank)
-                       ? std::string()
-                       : fmt::format(
-                             "power_gossip expects a plan whose sources are its "
-                             "destinations, found {} and {} of them, or others",
-                             plan.sources.size(), plan.destinations.size());
-          },
+      .why_unfit_plan = [](const DistributedOptimizerOptions& /*options*/, const NeighborPlan& plan,
+                           const NeighborPlan* /*before*/) { return why_unfit(plan); },
       .make =
           [](AlgorithmParts parts) {
             return std::make_unique<PowerGossip>(

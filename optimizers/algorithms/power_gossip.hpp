@@ -60,7 +60,9 @@ class PowerGossip final : public Algorithm {
   struct Meeting {
     int rank = 0;
     double weight = 0.0;
-    /// Whether the other rank has the same factors.
+    /// Tells this rank's factors from others.
+    std::uint64_t factors = 0;
+    /// Whether the other rank has the same.
     bool is_alike = false;
     /// For each matrix: X q, then p; and Xᵀ p.
     std::vector<at::Tensor> p{};

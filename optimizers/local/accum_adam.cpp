@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/local/archive_values.hpp"
+#include "optimizers/local/local_step.hpp"
 #include "optimizers/local/option_checks.hpp"
 
 namespace bluefog::optimizers {
@@ -91,20 +92,9 @@ AccumAdam::AccumAdam(const std::vector<torch::optim::OptimizerParamGroup>& group
 }
 
 at::Tensor AccumAdam::step(LossClosure closure) {
-  const torch::NoGradGuard no_grad;
-  at::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_gradients(true);
-    loss = closure();
-  }
-  for (auto& group : param_groups_) {
-    for (const at::Tensor& x : group.params()) {
-      if (x.grad().defined()) {
-        move(x, static_cast<const AccumAdamOptions&>(group.options()));
-      }
-    }
-  }
-  return loss;
+  return step_by<AccumAdamOptions>(
+      param_groups_, closure,
+      [this](const at::Tensor& x, const AccumAdamOptions& options) { move(x, options); });
 }
 
 AccumAdamParamState& AccumAdam::state_of(const at::Tensor& x) {

@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/local/archive_values.hpp"
+#include "optimizers/local/local_step.hpp"
 #include "optimizers/local/option_checks.hpp"
 
 namespace bluefog::optimizers {
@@ -125,20 +126,9 @@ Muon::Muon(const NamedTensors& parameters, const MuonOptions& defaults)
     : Muon(matrices_of(parameters), defaults) {}
 
 at::Tensor Muon::step(LossClosure closure) {
-  const torch::NoGradGuard no_grad;
-  at::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_gradients(true);
-    loss = closure();
-  }
-  for (auto& group : param_groups_) {
-    for (const at::Tensor& x : group.params()) {
-      if (x.grad().defined()) {
-        move(x, static_cast<const MuonOptions&>(group.options()));
-      }
-    }
-  }
-  return loss;
+  return step_by<MuonOptions>(
+      param_groups_, closure,
+      [this](const at::Tensor& x, const MuonOptions& options) { move(x, options); });
 }
 
 void Muon::move(const at::Tensor& x, const MuonOptions& options) {

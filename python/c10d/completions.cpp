@@ -44,26 +44,24 @@ void Completions::stop() {
 void Completions::start_unless_one_is_free() {
   if (thread_count_ == in_callbacks_) {
     const SignalsElsewhere signals;
-    threads_.emplace_back([this] { run(); });
+    threads_.emplace_back([self = shared_from_this()] { self->run(); });
     ++thread_count_;
   }
-}
-
-bool Completions::may_look() const {
-  return !is_looking_ && (in_callbacks_ == 0 || Clock::now() >= callback_begin_ + kTurn);
 }
 
 void Completions::run() {
   Lock lock(mutex_);
   while (true) {
-    has_work_.wait(lock, [this] { return is_stopped_ || !works_.empty(); });
+    has_work_.wait(lock, [this] { return works_.empty() ? is_stopped_ : !is_looking_; });
     if (works_.empty()) {
       return;
     }
-    if (may_look()) {
-      look_at_first(lock);
+    // Most callbacks are over at once, and whoever is in one goes on to look.
+    const Clock::time_point turn = callback_begin_ + kTurn;
+    if (in_callbacks_ > 0 && Clock::now() < turn) {
+      has_work_.wait_until(lock, turn);
     } else {
-      has_work_.wait_for(lock, kTurn);
+      look_at_first(lock);
     }
   }
 }
@@ -80,10 +78,12 @@ void Completions::look_at_first(Lock& lock) {
     works_.push_back(std::move(first));
     return;
   }
-  ++in_callbacks_;
-  callback_begin_ = Clock::now();
+  if (in_callbacks_++ == 0) {
+    callback_begin_ = Clock::now();
+  }
   if (!works_.empty()) {
     start_unless_one_is_free();
+    has_work_.notify_one();
   }
   lock.unlock();
   first->complete_future();

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,13 +15,13 @@ namespace bluefog::c10d_backend {
 /// The threads of a group that complete futures, whose callbacks may take any time and any lock, may
 /// make calls themselves, and may wait for those. One thread looks at all calls, and begins with the
 /// first future; where it is in a callback for a while and calls are in flight, another one looks.
-class Completions {
+class Completions : public std::enable_shared_from_this<Completions> {
  public:
   Completions() = default;
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
-  /// Not from such a thread itself, unless `stop` was called before.
-  ~Completions() { stop(); }
+  /// Its threads keep it until `stop`, which a callback may call too.
+  ~Completions() = default;
 
   /// @return false after `stop`: all calls of the group have ended.
   [[nodiscard]] bool add(c10::intrusive_ptr<GroupWork> work);
@@ -34,8 +35,6 @@ class Completions {
   using Lock = std::unique_lock<std::mutex>;
 
   void run();
-  /// Whether a thread may look now: no other one does, or will in a moment.
-  [[nodiscard]] bool may_look() const;
   void look_at_first(Lock& lock);
   /// So that somebody looks at the calls that are in flight.
   void start_unless_one_is_free();
@@ -47,7 +46,7 @@ class Completions {
   bool is_looking_ = false;
   std::size_t thread_count_ = 0;
   std::size_t in_callbacks_ = 0;
-  /// When the last one of these began.
+  /// When the first of those that are under way together began.
   Clock::time_point callback_begin_{};
   std::deque<std::thread> threads_;
 };

@@ -59,7 +59,7 @@ def test_damaged_idx_files(tmp_path, name, damage, expected):
         path.write_bytes(damage(path.read_bytes()))
     else:
         path.unlink()
-    with pytest.raises(images.NoImages, match=expected):
+    with pytest.raises(images.NoData, match=expected):
         images.load(path.parent)
 
 
@@ -69,11 +69,11 @@ def test_a_damaged_gzip_stream_is_named(tmp_path):
     path.unlink()
     for data in (packed[:-9], packed + b"junk", b"plain"):
         path.with_name(f"{path.name}.gz").write_bytes(data)
-        with pytest.raises(images.NoImages, match=r"ubyte\.gz: expected a gzip stream"):
+        with pytest.raises(images.NoData, match=r"ubyte\.gz: expected a gzip stream"):
             images.load(path.parent)
 
 
 def test_damaged_cifar_file(tmp_path):
     (tmp_path / "train.bin").write_bytes(cifar_rows(2, 4)[:-1])
-    with pytest.raises(images.NoImages, match="expected rows of 3074 bytes, found 12295"):
+    with pytest.raises(images.NoData, match="expected rows of 3074 bytes, found 12295"):
         images.load(tmp_path)

@@ -121,14 +121,18 @@ TEST(WindowCodes, OfWhatIsNotFiniteAreNotFinite) {
   });
 }
 
-/// A code that other ranks do not know.
+/// A code that other ranks do not know, whatever it calls itself.
 class Unheard final : public Compression {
  public:
-  [[nodiscard]] std::string name() const override { return "unheard"; }
+  explicit Unheard(std::string name) : name_(std::move(name)) {}
+  [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] std::size_t bytes_of(std::size_t count) const override { return count; }
   [[nodiscard]] double contraction(std::size_t /*count*/) const override { return 1; }
   void encode(std::span<const float> /*values*/, std::span<std::byte> /*code*/) const override {}
   void decode(std::span<const std::byte> /*code*/, std::span<float> /*values*/) const override {}
+
+ private:
+  std::string name_;
 };
 
 TEST(WindowCodes, ThatCannotBeArePutByNobody) {
@@ -141,12 +145,14 @@ TEST(WindowCodes, ThatCannotBeArePutByNobody) {
                               {.compression = ops::compression_named("int8")});
                 }),
                 HasSubstr("expected values within float32, which codes are of, found 1e+300"));
-    EXPECT_THAT(error_of<InvalidArgument>([&] {
-                  window->accumulate(view_of_elements(value),
-                                     {.compression = std::make_shared<const Unheard>()});
-                }),
-                HasSubstr("which the owner of a buffer knows by its name, found 'unheard' of this "
-                          "program"));
+    for (const std::string name : {"unheard", "int8"}) {
+      EXPECT_THAT(error_of<InvalidArgument>([&] {
+                    window->accumulate(view_of_elements(value),
+                                       {.compression = std::make_shared<const Unheard>(name)});
+                  }),
+                  HasSubstr("which the owner of a buffer knows by its name, found '" + name +
+                            "' of this program"));
+    }
     for (const auto& [source, version] : window->versions()) {
       EXPECT_EQ(version, 0);
     }

@@ -97,7 +97,7 @@ def errors(runner):
             (("--dtype", "float8"), "bfloat16"), (("--resume",), "--checkpoint"),
             (("--checkpoint", "/none/such/x"), "expected a folder that exists")):
         done = runner.run("--steps", "1", *words)
-        check(done.returncode not in (0, -11), "an error", done.returncode)
+        check(0 < done.returncode < 128, "an error", done.returncode)
         check(expected in done.stderr, expected, done.stderr)
 
 

@@ -54,7 +54,10 @@ in_a_sum)
     expect_code 0; expect_error "bfrun: rank 2 .*killed by signal 9"
     [[ "$(grep -cE "^rank [013] of 3: [0-9]+ of 4194304 elements were left" "$work/out")" == 3 ]] ||
       fail "expected three survivors of a kill after $percent % of its share"
+    cat "$work/out" >>"$work/all"
   done
+  grep -E "^rank [013] of 3: [1-9][0-9]* of 4194304 elements" "$work/all" | grep -qv ": 4194304 of" ||
+    fail "expected a kill in the middle of an average"
   ;;
 stopped_in_a_sum)
   # The one that is stopped has the others' old memory, and writes there when it wakes.

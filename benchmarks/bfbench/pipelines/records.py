@@ -3,7 +3,7 @@
 import statistics
 
 KEY = ("way", "ranks", "batch_size", "chunks")
-FIGURES = ("img_per_sec", "seconds", "accuracy", "memory_mib")
+FIGURES = ("img_per_sec", "seconds", "accuracy", "memory_mib", "bytes_per_sec")
 SHARES = ("loading", "forward", "backward", "bubble", "allreduce_exposed", "optimizer")
 
 
@@ -39,6 +39,8 @@ def merge(records):
     for key, found in by_key.items():
         merged[key] = {**found[0],
                        **{name: statistics.median(one[name] for one in found) for name in FIGURES},
+                       "shares": {name: statistics.median(one["shares"][name] for one in found)
+                                  for name in found[0]["shares"]},
                        "starts_img_per_sec": [one["img_per_sec"] for one in found]}
     for (way, *place), record in merged.items():
         for name, other in (("of_pipe", "pipe_ddp"), ("of_torch_pipe", "torch_pipe")):

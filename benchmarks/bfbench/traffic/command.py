@@ -122,6 +122,15 @@ def check(args):
     (texts if args.task == "language" else images).load(args.data)
 
 
+def check_baseline(baseline, ways):
+    """Raises LaunchFailed where none or several ways could be the one that all are compared with."""
+    found = [way.name() for way in ways if way.algorithm == baseline]
+    if len(found) != 1:
+        text = (f"--baseline: expected one of --algorithms, with one graph and code, found "
+                f"{baseline}, which {', '.join(found) or 'none'} is")
+        raise LaunchFailed(text, text)
+
+
 def launcher_of(args):
     longest_sec = args.job_timeout or LONGEST_JOB_SEC * max(1, args.steps / 200) * args.more
     if args.hosts == 1:
@@ -176,6 +185,7 @@ def run(args):
                     for way in ways]
         output.show(args, about, [], not_run, [], traffic_report.writer(args.baseline))
         return 1  # none of what was asked for
+    check_baseline(args.baseline, ways)
     jobs = Jobs()
     runs = measure(args, ways, jobs)
     records = merged(runs, args.baseline)

@@ -6,20 +6,13 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from bfbench.launch import LaunchFailed
+from bfbench.launch import NoData
 
 # Debian's base-files has them on every machine.
 LICENCES = "/usr/share/common-licenses"
 PIECE_BYTES = 1024
 HELD_BACK = 10
 """One piece in so many is to judge by."""
-
-
-class NoText(LaunchFailed):
-    """No text where it was said to be; the message says what was expected."""
-
-    def __init__(self, text):
-        super().__init__(text, text)
 
 
 class Pieces(NamedTuple):
@@ -45,13 +38,13 @@ def load(where):
     try:
         found = [file.read_bytes() for file in (files_in(path) if path.is_dir() else [path])]
     except OSError as error:
-        raise NoText(f"--data: expected a text that can be read, found: {error}") from error
+        raise NoData(f"--data: expected a text that can be read, found: {error}") from error
     pieces = [cut(numpy.frombuffer(data, numpy.uint8)) for data in found]
     values = numpy.concatenate([numpy.empty((0, PIECE_BYTES), numpy.uint8), *pieces])
     labels = numpy.repeat(numpy.arange(len(pieces)), [len(each) for each in pieces])
     is_test = numpy.arange(len(values)) % HELD_BACK == HELD_BACK - 1
     if not is_test.any():
-        raise NoText(f"--data: expected a text of at least {HELD_BACK} pieces of {PIECE_BYTES} "
+        raise NoData(f"--data: expected a text of at least {HELD_BACK} pieces of {PIECE_BYTES} "
                      f"bytes, found {len(values)} in {path}")
     train, test = (Pieces(torch.from_numpy(values[chosen]), torch.from_numpy(labels[chosen]))
                    for chosen in (~is_test, is_test))

@@ -29,7 +29,7 @@ CodedMean::CodedMean(Context& context, const Bucket& bucket, at::Tensor values, 
       note_bytes_(note_bytes),
       code_bytes_(compression_->bytes_of(count_of(bucket))),
       left_(decay ? bucket.make_state() : at::Tensor()) {
-  check_coded(context, bucket, compression_->name());
+  check_coded(context, bucket, "compression " + compression_->name());
 }
 
 void CodedMean::encode(std::span<const std::byte> note, Scratch& scratch) {

@@ -12,13 +12,6 @@
 
 namespace bluefog::optimizers {
 
-float coded_value(double value) noexcept {
-  const auto rounded = static_cast<float>(value);
-  return std::isinf(rounded) && std::isfinite(value)
-             ? std::copysign(std::numeric_limits<float>::max(), rounded)
-             : rounded;
-}
-
 void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to) {
   std::size_t end = 0;
   for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
@@ -73,15 +66,15 @@ std::uint64_t number_of_values(const Bucket& bucket, const at::Tensor& values, s
 void check_coded(const Context& context, const Bucket& bucket, std::string_view code) {
   const BufferView values = bucket.values();
   if (values.device.kind != DeviceKind::Cpu) {
-    throw UnsupportedError(fmt::format(
-        "rank {}, compression {}: expected parameters on the CPU, where codes are made, found {} "
-        "on a device",
-        context.rank(), code, bucket.name()));
+    throw UnsupportedError(
+        fmt::format("rank {}, {}: expected parameters on the CPU, where codes are made, found {} "
+                    "on a device",
+                    context.rank(), code, bucket.name()));
   }
   if (values.dtype != Dtype::Float32 && values.dtype != Dtype::Float64) {
     throw UnsupportedError(fmt::format(
-        "rank {}, compression {}: expected parameters of float32 or float64, because small "
-        "differences add up in copies, found {} of {}",
+        "rank {}, {}: expected parameters of float32 or float64, because what codes leave adds up, "
+        "found {} of {}",
         context.rank(), code, bucket.name(), name_of(values.dtype)));
   }
 }

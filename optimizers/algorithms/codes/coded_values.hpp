@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -25,7 +27,12 @@ void for_each_parameter(const Bucket& bucket, const Body& body) {
 }
 
 /// The value that is coded for one of float32 or float64; of finite numbers a finite one.
-[[nodiscard]] float coded_value(double value) noexcept;
+[[nodiscard]] inline float coded_value(double value) noexcept {
+  const auto rounded = static_cast<float>(value);
+  return std::isinf(rounded) && std::isfinite(value)
+             ? std::copysign(std::numeric_limits<float>::max(), rounded)
+             : rounded;
+}
 
 /// to = x − copy, and zeros between the parameters.
 void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include "bluefog_cpp/error.hpp"
@@ -100,7 +101,10 @@ void orthonormalize(const at::Tensor& p) {
         }
       }
       const double after = column.length();
-      column.scale(std::isfinite(before) && after <= kNothing * before ? 0.0 : 1.0 / after);
+      const bool is_nothing = after <= kNothing * before;
+      column.scale(!std::isfinite(before) ? std::numeric_limits<double>::quiet_NaN()
+                   : is_nothing           ? 0.0
+                                          : 1.0 / after);
     }
   });
 }

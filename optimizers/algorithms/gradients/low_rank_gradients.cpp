@@ -69,11 +69,12 @@ void LowRankGradients::prepare(std::size_t b, std::span<const std::uint8_t> flag
       messages.first.narrow(0, part.first, gradient.numel()).copy_(gradient.reshape({-1}));
       continue;
     }
-    if (part.left.defined()) {
-      gradient.add_(part.left.reshape(gradient.sizes()));
-    }
     prepare_factor(part.q, b * messages.parts.size() + i);
-    part.p_in(messages.first).copy_(as_matrix(gradient, part.shape).mm(part.q));
+    const at::Tensor p = part.p_in(messages.first);
+    p.copy_(as_matrix(gradient, part.shape).mm(part.q));
+    if (part.left.defined()) {
+      p.addmm_(part.left, part.q);
+    }
   }
   const auto count = static_cast<std::int64_t>(flags.size());
   for (std::int64_t i = 0; i < count; ++i) {
@@ -106,7 +107,11 @@ void LowRankGradients::begin_later(std::size_t b) {
       const at::Tensor p = part.p_in(messages.first);
       orthonormalize(p);
       const at::Tensor matrix = as_matrix(buckets_[b].gradient(part.segment), part.shape);
-      part.q_in(messages.later).copy_(matrix.t().mm(p));
+      const at::Tensor q = part.q_in(messages.later);
+      q.copy_(matrix.t().mm(p));
+      if (part.left.defined()) {
+        q.addmm_(part.left.t(), p);
+      }
     }
   }
   messages.own.copy_(messages.later);
@@ -155,7 +160,8 @@ void LowRankGradients::take_matrix(const Messages& messages, const Part& part,
   const at::Tensor p = part.p_in(messages.first);
   const at::Tensor q = part.q_in(messages.later);
   if (part.left.defined()) {
-    const at::Tensor left = as_matrix(gradient, part.shape) - product(p, part.q_in(messages.own));
+    const at::Tensor left =
+        as_matrix(gradient, part.shape) + part.left - product(p, part.q_in(messages.own));
     if (left.isfinite().all().item<bool>()) {
       part.left.copy_(left);
     }

@@ -68,7 +68,7 @@ class ElasticPipeline:
     def __init__(self, model: nn.Module, loss: Loss, *, stages: int, schedule: str = "1f1b",
                  micro_batches: int | None = None, costs: Sequence[float] | None = None,
                  skips: Skips = (), slack: float = 0.05,
-                 frozen_share: float = 1 / 6) -> None:
+                 frozen_share: float = core.frozen_share) -> None:
         if not dist.is_initialized():
             raise StateError("ElasticPipeline: expected a default process group, found none: call "
                              'torch.distributed.init_process_group("bluefog") first')
@@ -192,10 +192,15 @@ class ElasticPipeline:
             # torch's 1F1B takes no fewer micro-batches than stages.
             kind = SCHEDULES[self._schedule] if count >= self.stages else ScheduleGPipe
             self._runs[rows, trains] = (
-                kind(stage, count, loss_fn=self._loss if trains else None), stage)
+                kind(stage, count, loss_fn=self._timed_loss if trains else None), stage)
         schedule, stage = self._runs[rows, trains]
         stage.times = self.times if trains else StepTimes()
         return schedule
+
+    def _timed_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """torch evaluates it between the last stage's passes: it is a part of the forward ones."""
+        with self.times.part("forward", "loss"):
+            return self._loss(outputs, targets)
 
     def _arguments(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
                    rows: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:

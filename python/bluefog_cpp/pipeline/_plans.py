@@ -17,7 +17,7 @@ def freeze_bound(layers: int, alpha: float, times: int) -> int:
 
 
 def partition_layers(costs: Sequence[float], stages: int, *, frozen: int = 0, skips: Skips = (),
-                     slack: float = 0.05, frozen_share: float = 1 / 6) -> list[int]:
+                     slack: float = 0.05, frozen_share: float = core.frozen_share) -> list[int]:
     """The first layer of each stage, of stages of about equal cost.
 
     A stage takes layers while its sum stays at most the mean of what is left, and `slack` of it.
@@ -58,7 +58,7 @@ class ElasticPlan:
     """
 
     def __init__(self, costs: Sequence[float], stages: int, *, skips: Skips = (),
-                 slack: float = 0.05, frozen_share: float = 1 / 6, alpha: float = 1 / 3,
+                 slack: float = 0.05, frozen_share: float = core.frozen_share, alpha: float = 1 / 3,
                  freeze_last: bool = False, embedding_layers: int = 0, head_layers: int = 1,
                  freezes: bool = True, shrinks: bool = True) -> None:
         self._plan = core.ElasticPlan(list(costs), stages, list(skips), slack, frozen_share,

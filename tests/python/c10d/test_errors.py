@@ -78,7 +78,7 @@ def test_dtypes_of_one_size_that_differ(rank, size):
 
 
 def test_numbers_of_tensors_that_differ(rank, size):
-    """Both hear of it; their calls are counted alike again after as many more."""
+    """Both hear of it."""
     count = 1 if rank == 0 else 2
     group = dist.new_group(timeout=timedelta(seconds=2))
     with pytest.raises(Failure, match=r"tensor 1 of [12]"):

@@ -6,7 +6,8 @@ import torch
 
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
+from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._own.classes import check_class, is_same
 
 _codes: dict[str, "Compression"] = {}
 _TRIED_COUNTS = (1, 7, 1000)
@@ -56,15 +57,11 @@ def register_compression(compression: type[Compression]) -> type[Compression]:
     vectors: its length, C(0) = 0, its δ, the same bytes again, nothing finite of infinities.
     """
     call = "register_compression"
-    if not (isinstance(compression, type) and issubclass(compression, Compression)):
-        raise ArgumentTypeError(f"{_arguments.place(call)}: compression: expected a subclass of "
-                                f"bf.Compression, found {_arguments.described(compression)}")
+    check_class(call, "compression", compression, Compression, "encode")
     code = compression()
     name = _arguments.checked(call, "name", _arguments.dashed_name, code.name)
     former = _codes.get(name)
-    is_other = former is not None and (
-        (type(former).__module__, type(former).__qualname__) !=
-        (compression.__module__, compression.__qualname__))
+    is_other = former is not None and not is_same(type(former), compression)
     known = {word.partition(":")[0] for word in core.compression_names()}
     if is_other or name in known or name == "none":
         raise InvalidArgument(f"{_arguments.place(call)}: name: expected one that no code has, "

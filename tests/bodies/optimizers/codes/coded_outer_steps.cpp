@@ -113,14 +113,29 @@ void train_once(DistributedOptimizer& optimizer, const Point& point, Context& co
   train(optimizer, point, LeastSquares::of_rank(context.rank()));
 }
 
+/// Training whose every step is an outer one, by `sparse_loco`.
+struct SparseRun {
+  explicit SparseRun(Context& context)
+      : sgd(point.parameters(), kOuterRate),
+        optimizer(context.shared_from_this(), sgd, point, options()) {}
+
+  static DistributedOptimizerOptions options() {
+    auto options = coded_outer("sparse_loco", "topk:32");
+    options.num_steps_per_communication = 1;
+    return options;
+  }
+
+  Point point{0};
+  torch::optim::SGD sgd;
+  DistributedOptimizer optimizer;
+};
+
 /// A step that one rank refuses leaves what all have made, and what codes have left.
 TEST(CodedOuterSteps, ThatFailLeaveTheLocalSteps) {
   on_ranks(some_ranks(2), [](Context& context) {
-    const Point point(0);
-    torch::optim::SGD sgd(point.parameters(), kOuterRate);
-    auto options = coded_outer("sparse_loco", "topk:32");
-    options.num_steps_per_communication = 1;
-    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    SparseRun run(context);
+    const Point& point = run.point;
+    DistributedOptimizer& optimizer = run.optimizer;
     train_once(optimizer, point, context);
     train_once(optimizer, point, context);
     const at::Tensor start = point.x().detach().clone();
@@ -138,11 +153,9 @@ TEST(CodedOuterSteps, ThatFailLeaveTheLocalSteps) {
 
 TEST(CodedOuterSteps, FromModelsThatDifferAreAnErrorUntilARestart) {
   on_ranks(some_ranks(2), [](Context& context) {
-    const Point point(0);
-    torch::optim::SGD sgd(point.parameters(), kOuterRate);
-    auto options = coded_outer("sparse_loco", "topk:32");
-    options.num_steps_per_communication = 1;
-    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    SparseRun run(context);
+    const Point& point = run.point;
+    DistributedOptimizer& optimizer = run.optimizer;
     train_once(optimizer, point, context);
     for (const auto& [name, tensor] : optimizer.algorithm_state()) {
       if (name == "outer start of bucket 0" && context.rank() == 1) {
