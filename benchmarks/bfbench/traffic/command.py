@@ -123,7 +123,7 @@ def check(args):
 
 
 def check_baseline(baseline, ways):
-    """Raises LaunchFailed where none or several ways could be the one that all are compared with."""
+    """Raises LaunchFailed unless there is one way that all are compared with."""
     found = [way.name() for way in ways if way.algorithm == baseline]
     if len(found) != 1:
         text = (f"--baseline: expected one of --algorithms, with one graph and code, found "

@@ -149,10 +149,12 @@ TEST(ParameterCollectives, OptimizerStateTravels) {
     expect_state_travels<optim::RMSprop>(context,
                                          optim::RMSpropOptions(0.1).momentum(0.5).centered(true));
     expect_state_travels<optim::Adagrad>(context, optim::AdagradOptions(0.1).lr_decay(0.01));
-    expect_state_travels<optimizers::AccumAdam>(context,
-                                                optimizers::AccumAdamOptions(0.1).accumulation(2));
-    expect_state_travels<optimizers::AccumAdamW>(
-        context, optimizers::AccumAdamWOptions(0.1).accumulation(2));
+    optimizers::AccumAdamOptions accum(0.1);
+    accum.accumulation = 2;  // so that the root's moments have changed
+    expect_state_travels<optimizers::AccumAdam>(context, accum);
+    optimizers::AccumAdamWOptions accum_w(0.1);
+    accum_w.accumulation = 2;
+    expect_state_travels<optimizers::AccumAdamW>(context, accum_w);
   });
 }
 
