@@ -217,6 +217,35 @@ TEST(CodedMeans, OfGradientsGoOnAfterARoundThatFails) {
   });
 }
 
+/// What low rank has left is added to what is sent, and not to the gradients: a step that is made
+/// again, without zero_grad, would count it twice.
+TEST(CodedMeans, ARoundThatFailsLeavesTheGradients) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    Bag bag;
+    const at::Tensor w = bag.add("w", filled({6, 5}, 0.0));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                   coded_options("gradient_allreduce", "", {{"low_rank", 1.0}}));
+    const at::Tensor slopes =
+        at::eye(6, at::kDouble).narrow(1, 0, 5).to(w.scalar_type()) * (1.0 + context.rank());
+    const auto pass = [&] {
+      optimizer.zero_grad();
+      (w * slopes).sum().backward();
+    };
+    pass();
+    optimizer.step();  // one of five directions is sent
+    if (context.rank() == 0) {
+      optimizer.refuse_step("as the test has it");
+    } else {
+      EXPECT_ANY_THROW({
+        pass();
+        optimizer.step();
+      });
+      EXPECT_SAME(w.grad(), slopes);
+    }
+  });
+}
+
 TEST(CodedMeans, OfGradientsAreRefusedWhereTheyCannotBe) {
   on_ranks(some_ranks(2), [](Context& context) {
     const auto error_with = [&](const DistributedOptimizerOptions& options,
@@ -240,7 +269,7 @@ TEST(CodedMeans, OfGradientsAreRefusedWhereTheyCannotBe) {
                 HasSubstr("compression int8: expected parameters of float32 or float64"));
     EXPECT_THAT(
         error_with(coded_options("gradient_allreduce", "", {{"low_rank", 1.0}}), at::kBFloat16),
-        HasSubstr("compression low_rank 1: expected parameters of float32 or float64"));
+        HasSubstr("low_rank 1: expected parameters of float32 or float64"));
     EXPECT_THAT(error_with(coded_options("gradient_allreduce", "",
                                          {{"low_rank", context.rank() == 0 ? 1.0 : 2.0}})),
                 HasSubstr("low_rank"));

@@ -40,6 +40,9 @@ TEST(LowRank, FactorsAreOrthonormal) {
   const at::Tensor bad = at::full({3, 2}, std::nan(""));
   optimizers::orthonormalize(bad);
   EXPECT_TRUE(bad.isnan().all().item<bool>());
+  const at::Tensor long_ones = at::full({3, 1}, 1e200, at::kDouble);  // their length is infinite
+  optimizers::orthonormalize(long_ones);
+  EXPECT_TRUE(long_ones.isnan().all().item<bool>());
 }
 
 TEST(LowRank, FactorsThatHaveNothingAreDrawn) {
@@ -307,6 +310,34 @@ TEST(PowerGossip, WhatItCannotTakeIsRefused) {
     PowerGossipRun run(context, options, at::zeros({8, 6}, at::kDouble));
     EXPECT_THAT(error_of<Error>([&] { run.rounds(1); }),
                 HasSubstr("power_gossip expects a plan whose sources are its destinations"));
+  });
+}
+
+/// The edges of a ring with weights that are not those of a symmetric W.
+TEST(PowerGossip, PlansOfOtherWeightsAreRefused) {
+  on_ranks(exactly(3), [](Context& context) {
+    const auto error_with = [&](double own, double source, double reader) {
+      auto options = power_options(1, topology::static_schedule(topology::ring(context.size())));
+      options.schedule.reset();
+      options.plans = [&context, own, source, reader](std::int64_t /*round*/) {
+        NeighborPlan plan = topology::ring(context.size()).plan_for(context.rank());
+        plan.self_weight = own;
+        for (WeightedRank& each : plan.sources) {
+          each.weight = source;
+        }
+        for (WeightedRank& each : plan.destinations) {
+          each.weight = reader;
+        }
+        return plan;
+      };
+      PowerGossipRun run(context, options, at::zeros({8, 6}, at::kDouble));
+      return error_of<Error>([&] { run.rounds(1); });
+    };
+    EXPECT_THAT(error_with(0.5, 0.5, 1.0), HasSubstr("whose weights sum to 1, found 1.5"));
+    EXPECT_THAT(error_with(0.5, 0.25, 0.5), HasSubstr("sends with weight 1, found 0.5 to rank"));
+    const double mine = context.rank() == 0 ? 0.25 : 0.125;
+    EXPECT_THAT(error_with(1.0 - 2.0 * mine, mine, 1.0),
+                HasSubstr("expected both ranks of an edge to give it one weight, found"));
   });
 }
 
