@@ -6,10 +6,11 @@
 // Prints a line for each rank that comes to the end.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -19,7 +20,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -62,13 +62,38 @@ std::int64_t count_left(const float* values, const bluefog::NeighborPlan& plan, 
   return left;
 }
 
-/// Has this process get the signal once `value`, which is `old`, is another one.
-void end_when_changed(float& value, float old, int signal) {
-  std::thread([&value, old, signal] {
-    while (std::atomic_ref(value).load(std::memory_order_relaxed) == old) {
-    }
-    kill(getpid(), signal);
-  }).detach();
+/// The page whose first store ends, or stops, this process: not a thread's look, which may come late.
+struct GuardedPage {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  int signal = 0;
+};
+GuardedPage guarded;
+
+void on_store(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  const auto* const at = static_cast<const std::byte*>(info->si_addr);
+  if (at < guarded.begin || at >= guarded.begin + guarded.bytes) {
+    std::signal(SIGSEGV, SIG_DFL);  // a fault of its own, which comes again
+    return;
+  }
+  mprotect(guarded.begin, guarded.bytes, PROT_READ | PROT_WRITE);
+  kill(getpid(), guarded.signal);  // who is woken stores then
+}
+
+/// Has this process get the signal as it begins to store to the page of `value`.
+void end_at_store(float& value, int signal) {
+  const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  auto* const at = reinterpret_cast<std::byte*>(&value);
+  guarded = {.begin = at - reinterpret_cast<std::uintptr_t>(at) % page_bytes,
+             .bytes = page_bytes,
+             .signal = signal};
+  struct sigaction action = {};
+  action.sa_sigaction = on_store;
+  action.sa_flags = SA_SIGINFO;
+  if (sigaction(SIGSEGV, &action, nullptr) != 0 ||
+      mprotect(guarded.begin, guarded.bytes, PROT_READ) != 0) {
+    throw bluefog::Error("cannot guard a page");
+  }
 }
 
 /// Each hears the rank before it: halves of these values are exact.
@@ -93,10 +118,9 @@ class Averages {
     std::fill_n(values(), kCount, old);
     if (signal != 0) {
       const std::int64_t share = kCount / plan_->size;
-      end_when_changed(
-          values()[share * plan_->rank +
-                   static_cast<std::int64_t>(written * static_cast<double>(share - 1))],
-          old, signal);
+      end_at_store(values()[share * plan_->rank +
+                            static_cast<std::int64_t>(written * static_cast<double>(share - 1))],
+                   signal);
     }
     bluefog::ops::neighbor_allreduce(context_,
                                      bluefog::BufferView{.data = values(), .count = kCount}, plan_);
