@@ -5,51 +5,16 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr double kTrainedOn = 0.9;
 
-std::vector<fs::path> files_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    return {path};
-  }
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    if (entry.is_regular_file() && !entry.is_symlink()) {
-      files.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
 }  // namespace
-
-std::string read_texts(const std::vector<fs::path>& paths) {
-  std::string text;
-  for (const fs::path& path : paths) {
-    for (const fs::path& file : files_of(path)) {
-      std::ifstream stream(file, std::ios::binary);
-      text.append(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
-      if (!stream) {
-        throw InvalidArgument(fmt::format("--data: expected files that can be read, found {}: {}",
-                                          file.string(), std::strerror(errno)));
-      }
-    }
-  }
-  return text;
-}
 
 ByteText::ByteText(const std::string& text, std::int64_t length, int rank, int ranks)
     : length_(length) {

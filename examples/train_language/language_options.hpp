@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/train_language/byte_text.hpp"
+#include "examples/data/text_files.hpp"
 
 namespace bluefog::examples {
 

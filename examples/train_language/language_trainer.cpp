@@ -10,6 +10,7 @@
 #include "examples/common/algorithm_options.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/named_algorithm.hpp"
+#include "examples/data/text_files.hpp"
 #include "examples/train_language/half_products.hpp"
 #include "examples/train_language/link_traffic.hpp"
 #include "optimizers/accum_adam.hpp"

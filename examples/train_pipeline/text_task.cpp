@@ -2,14 +2,15 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <random>
-#include <system_error>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
-#include "examples/data/read_file.hpp"
+#include "examples/data/text_files.hpp"
 #include "examples/models/byte_encoder.hpp"
 #include "examples/train_pipeline/task.hpp"
 
@@ -18,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Debian's base-files has them on every machine.
-constexpr const char* kUsualText = "/usr/share/common-licenses";
 constexpr std::int64_t kBytes = 256;
 /// One part in so many is held back to judge by.
 constexpr std::int64_t kHeldBack = 10;
@@ -27,38 +26,10 @@ constexpr std::int64_t kHeldBack = 10;
 constexpr std::int64_t kMaskedPercent = 15;
 constexpr std::int64_t kNoTarget = -100;
 
-using Bytes = std::vector<std::uint8_t>;
-
-/// The file, or those in the folder, but for links, whose files are there by another name.
-std::vector<fs::path> files_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    return {path};
-  }
-  std::vector<fs::path> files;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->is_regular_file(error) && !entry->is_symlink(error)) {
-      files.push_back(entry->path());
-    }
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
-Bytes text_of(const fs::path& path) {
-  Bytes text;
-  for (const fs::path& file : files_of(path)) {
-    const Bytes bytes = read_file(file);
-    text.insert(text.end(), bytes.begin(), bytes.end());
-  }
-  return text;
-}
-
 /// Windows of a text, one behind the other; a sample is one of them with its masks.
 class TextTask final : public PipelineTask {
  public:
-  TextTask(std::string name, Bytes text, std::int64_t train, std::int64_t test,
+  TextTask(std::string name, std::string text, std::int64_t train, std::int64_t test,
            const PipelineConfiguration& configuration)
       : name_(std::move(name)),
         text_(std::move(text)),
@@ -111,7 +82,8 @@ class TextTask final : public PipelineTask {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t window = first + samples[static_cast<std::size_t>(row)];
       for (std::int64_t token = 0; token < tokens; ++token) {
-        inputs[row * tokens + token] = text_[static_cast<std::size_t>(window * tokens + token)];
+        inputs[row * tokens + token] =
+            static_cast<std::uint8_t>(text_[static_cast<std::size_t>(window * tokens + token)]);
       }
       for (const std::int64_t place : masked_places(window)) {
         targets[row * tokens + place] = std::exchange(inputs[row * tokens + place], kMaskToken);
@@ -139,7 +111,7 @@ class TextTask final : public PipelineTask {
   }
 
   std::string name_;
-  Bytes text_;
+  std::string text_;
   std::int64_t train_;
   std::int64_t test_;
   PipelineConfiguration configuration_;
@@ -153,8 +125,8 @@ std::int64_t at_most(std::int64_t count, std::int64_t wanted) {
 
 std::unique_ptr<PipelineTask> make_text_task(const PipelineRunOptions& options,
                                              const PipelineConfiguration& configuration) {
-  const fs::path path = options.data.empty() ? fs::path(kUsualText) : options.data;
-  Bytes text = text_of(path);
+  const fs::path path = options.data.empty() ? fs::path(kLicences) : options.data;
+  std::string text = read_texts({path});
   const std::int64_t windows = std::ssize(text) / configuration.tokens;
   const std::int64_t held_back = windows / kHeldBack;
   if (held_back < 1) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "bluefog_cpp/error.hpp"
+#include "examples/data/text_files.hpp"
 #include "examples/train_language/byte_text.hpp"
 #include "examples/train_language/half_products.hpp"
 #include "examples/train_language/language_model.hpp"
