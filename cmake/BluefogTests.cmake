@@ -24,6 +24,8 @@ elseif(BLUEFOG_COUNTS_LINES)
 endif()
 set(BLUEFOG_TEST_PATHS "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
 if(NOT BLUEFOG_LONG_TESTS)
+  # Programs of many starts load torch once.
+  list(APPEND BLUEFOG_TEST_ENVIRONMENT TESTS_PRELOAD=1)
   # Python begins without torch's compiler where nothing is compiled.
   list(APPEND BLUEFOG_TEST_PATHS
        "PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/tests/support/python")

@@ -49,7 +49,7 @@ first)
 in_a_sum)
   # In place, results overwrite what they are formed from: at whatever moment a rank is killed, elements
   # are those from before the average or from after it, and nothing else.
-  for percent in 0 10 30 50 70 90 100; do
+  for percent in ${percents:-0 50 100}; do
     BLUEFOG_SYNCHRONISATION=component run "$bfrun" -np 4 --min-np 2 "$program" "$percent"
     expect_code 0; expect_error "bfrun: rank 2 .*killed by signal 9"
     # The others have formed their shares, the dead one a part of its own.
@@ -60,9 +60,9 @@ in_a_sum)
   ;;
 stopped_in_a_sum)
   # The one that is stopped has the others' old memory, and writes there when it wakes.
-  for percent in 40 70; do
+  for percent in ${percents:-40}; do
     rm -f "$work"/woken*
-    BLUEFOG_SYNCHRONISATION=component BLUEFOG_TIMEOUT=5 run "$bfrun" -np 4 --min-np 2 bash -c '
+    BLUEFOG_SYNCHRONISATION=component BLUEFOG_TIMEOUT=2 run "$bfrun" -np 4 --min-np 2 bash -c '
       [ $RANK = 2 ] || exec "$0" "$@"
       "$0" "$@" & until [ -f "$2.anew" ]; do sleep 0.1; done; sleep 0.5; kill -CONT $!; sleep 1; touch "$2"; wait $!' "$program" "$percent" "$work/woken"
     [[ "$(grep -cE "^rank [013] of 3: [0-9]+ of 4194304 elements were left" "$work/out")" == 3 ]] ||
@@ -76,12 +76,12 @@ two)
   ;;
 stop)
   # Who is stopped is left out after a while; when it wakes it finds the others gone.
-  BLUEFOG_TIMEOUT=5 run "$bfrun" -np 4 --min-np 2 bash -c '
+  BLUEFOG_TIMEOUT=2 run "$bfrun" -np 4 --min-np 2 bash -c '
     if [ $RANK = 1 ]; then
-      "$0" stop & sleep 18; kill -CONT $!; wait $!
+      "$0" stop & until [ "$(ls "$1".* 2>/dev/null | wc -l)" = 3 ]; do sleep 0.1; done; kill -CONT $!; wait $!
     else
-      "$0" stop
-    fi' "$program"
+      "$0" stop; touch "$1.$RANK"
+    fi' "$program" "$work/gone_on"
   expect_survivors 3 3 1 " 1"
   expect_error "rank 1"
   ;;

@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
+import preloaded
+
 STEPS = 60
 DIES_IN = 20
 VICTIM = 1
@@ -64,7 +67,7 @@ def rank_of(case: str) -> None:
           f"{[each.rank for each in members.joined]}", flush=True)
 
 
-def check_discovery(bfrun: str) -> str | None:
+def check_discovery(bfrun: str, server: preloaded.Server) -> str | None:
     """A third slot comes, a rank joins; the slot vanishes, and the rank leaves in good order."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -74,9 +77,9 @@ def check_discovery(bfrun: str) -> str | None:
         script.chmod(0o755)
         job = subprocess.run(
             [bfrun, "-np", "2", "--min-np", "2", "--max-np", "3", "--host-discovery", str(script),
-             sys.executable, __file__, "--rank", "discovery"],
+             *server.command(__file__, "--rank", "discovery")],
             capture_output=True, text=True, timeout=LONGEST_S + 30, check=False,
-            env={**os.environ, "HOSTS_FOLDER": name})
+            env={**server.environment, "HOSTS_FOLDER": name})
     lines = sorted(job.stdout.splitlines())
     expected = ["a rank has left", "rank 0 of 2: lost [2], joined [2]",
                 "rank 1 of 2: lost [2], joined [2]"]
@@ -92,11 +95,11 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-def run_agents(count: int, ranks_each: int, is_over) -> list[str]:
+def run_agents(server: preloaded.Server, count: int, ranks_each: int, is_over) -> list[str]:
     """What the ranks of torchrun's agents say, until `is_over(words)`. Agents whose ranks have
     ended well wait for five minutes for those of others, and are ended."""
     port = free_port()
-    environment = {**os.environ, "BLUEFOG_ON_FAILURE": "shrink", "BLUEFOG_TIMEOUT": "30",
+    environment = {**server.environment, "BLUEFOG_ON_FAILURE": "shrink", "BLUEFOG_TIMEOUT": "30",
                    "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as name:
         paths = [pathlib.Path(name) / f"agent{number}" for number in range(count)]
@@ -104,10 +107,11 @@ def run_agents(count: int, ranks_each: int, is_over) -> list[str]:
         for number, path in enumerate(paths):
             with path.open("w") as out:
                 agents.append(subprocess.Popen(
-                    [sys.executable, "-m", "torch.distributed.run", f"--nnodes={count}",
+                    [*server.command("-m", "torch.distributed.run"), f"--nnodes={count}",
                      f"--nproc-per-node={ranks_each}", f"--node-rank={number}",
-                     "--master-addr=127.0.0.1", f"--master-port={port}", __file__, "--rank",
-                     "agents"], stdout=out, stderr=subprocess.STDOUT, env=environment))
+                     "--master-addr=127.0.0.1", f"--master-port={port}", "--no-python",
+                     *server.command(__file__, "--rank", "agents")], stdout=out,
+                    stderr=subprocess.STDOUT, env=environment))
         begin = time.monotonic()
         try:
             while True:
@@ -127,28 +131,29 @@ def ends_in(words: list[str]) -> list[str]:
     return sorted(re.findall(r"rank \d of \d: .*", "\n".join(words)))
 
 
-def check_agents(_: str) -> str | None:
+def check_agents(_: str, server: preloaded.Server) -> str | None:
     """A rank is killed, its agent ends, and the ranks of the other agents go on to the end."""
-    words = run_agents(3, 1, lambda words: len(ends_in(words)) == 2)
+    words = run_agents(server, 3, 1, lambda words: len(ends_in(words)) == 2)
     expected = ["rank 0 of 2: lost [1], joined []", "rank 2 of 2: lost [1], joined []"]
     return None if ends_in(words) == expected else (
         f"expected {expected}, found {ends_in(words)}\n" + "\n".join(words))
 
 
-def check_one_agent(_: str) -> str | None:
+def check_one_agent(_: str, server: preloaded.Server) -> str | None:
     """An agent ends all of its ranks when one fails: nobody comes to the end."""
-    words = run_agents(1, 3, lambda _: False)
+    words = run_agents(server, 1, 3, lambda _: False)
     is_so = not ends_in(words) and "Signal 9" in words[0]
     return None if is_so else f"expected that nobody comes to the end\n{words[0]}"
 
 
 def main() -> None:
     checks = {"discovery": check_discovery, "agents": check_agents, "one_agent": check_one_agent}
-    for case in sys.argv[2:] or checks:
-        problem = checks[case](sys.argv[1])
-        if problem is not None:
-            sys.exit(f"{case}: {problem}")
-        print(f"{case}: passed", flush=True)
+    with preloaded.Server() as server:
+        for case in sys.argv[2:] or checks:
+            problem = checks[case](sys.argv[1], server)
+            if problem is not None:
+                sys.exit(f"{case}: {problem}")
+            print(f"{case}: passed", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 place: `joining_rank.py BFRUN [CASE …]`."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
+import preloaded
 
 DIES_IN = 12
 STEPS_TOGETHER = 20
@@ -311,9 +315,10 @@ def leaving() -> None:
     print(f"sums {sums}", flush=True)
 
 
-def check_leaving(bfrun: str) -> None:
-    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", sys.executable, __file__, "--rank",
-                          "leaving"], capture_output=True, text=True, timeout=120, check=False)
+def check_leaving(bfrun: str, server: preloaded.Server) -> None:
+    job = subprocess.run(
+        [bfrun, "-np", "4", "--min-np", "2", *server.command(__file__, "--rank", "leaving")],
+        capture_output=True, text=True, timeout=120, check=False, env=server.environment)
     sums = [eval(each) for each in re.findall(r"sums (\[.*?\])", job.stdout)]
     are_equal = len(sums) == 4 and all(
         len(each) == 2 and all(abs(a - b) < 1e-4 for a, b in zip(each, sums[0])) for each in sums)
@@ -323,11 +328,12 @@ def check_leaving(bfrun: str) -> None:
     print("leaving: passed", flush=True)
 
 
-def check(bfrun: str, case: str) -> None:
+def check(bfrun: str, server: preloaded.Server, case: str) -> None:
     """Runs a job, and looks at what its ranks say."""
-    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1", sys.executable,
-                          __file__, "--rank", case],
-                         capture_output=True, text=True, timeout=120, check=False)
+    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1",
+                          *server.command(__file__, "--rank", case)],
+                         capture_output=True, text=True, timeout=120, check=False,
+                         env=server.environment)
     said = re.findall(r"rank (\d): size (\d), ranks (\[.*?\]), lost (\[.*?\]), joined (\[.*?\]), "
                       r"longest (\d+) ms, waited (\S+) s", job.stdout)
     ranks, lost, joined = {"other": ("[0, 1, 3]", "[2, 4]", "[4]"),
@@ -351,11 +357,12 @@ def check(bfrun: str, case: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
-        for name in ("many", "put", "sampling", "sampling_often", "other", "dies", "meeting"):
-            if name in (sys.argv[2:] or [name]):
-                check(sys.argv[1], name)
-        if "leaving" in (sys.argv[2:] or ["leaving"]):
-            check_leaving(sys.argv[1])
+        with preloaded.Server() as started:
+            for name in ("many", "put", "sampling", "sampling_often", "other", "dies", "meeting"):
+                if name in (sys.argv[2:] or [name]):
+                    check(sys.argv[1], started, name)
+            if "leaving" in (sys.argv[2:] or ["leaving"]):
+                check_leaving(sys.argv[1], started)
     elif sys.argv[2].startswith("sampling"):
         sampling(3 if sys.argv[2] == "sampling_often" else 1)
     elif sys.argv[2] == "meeting":

@@ -1,11 +1,15 @@
 """Ranks that train on when one of them is killed: `lost_rank.py BFRUN [CASE …]`."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
+import preloaded
 
 KILL_STEP = 12
 STEPS = 40
@@ -241,11 +245,103 @@ def sampling() -> None:
     report(bf, time.monotonic(), 0)
 
 
-def check(bfrun: str, case: str, lost: list[int]) -> None:
+def nobody() -> None:
+    """Optimizers that average over nobody hear of a loss all the same; the slower rank's steps are
+    its own, and none is passed over."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    launch_rank = bf.rank()
+    model, other = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    empty = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model,
+        communication_type=bf.CommunicationType.empty)
+    none = bf.DecentralizedOptimizer(torch.optim.SGD(other.parameters(), lr=0.1), other, "none")
+    for optimizer, trained in ((empty, model), (none, other)):
+        lost_before = len(bf.membership().lost)
+        for step in range(1000):
+            if launch_rank == 1 + lost_before and step == 5:
+                end_here()
+            trained(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            time.sleep(0.004 * (1 + launch_rank))
+            if len(bf.membership().lost) > lost_before:
+                break
+        assert len(bf.membership().lost) == lost_before + 1, bf.membership()
+        if optimizer is none:
+            assert not optimizer.passes_over
+            assert optimizer._distributed.core.step_count == step + 1
+        # The others meet before the next one is lost.
+        bf.survive(bf.barrier)
+    report(bf, time.monotonic(), 0)
+
+
+def machines() -> None:
+    """Where a machine is lost as a whole, the graph of machines goes on without it."""
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "1"
+    import torch
+
+    import bluefog_cpp.torch as bf
+    from bluefog_cpp import topology_util
+
+    bf.init()
+    launch_rank = bf.rank()
+    ring = topology_util.RingGraph(4, connect_style=2)
+    bf.set_machine_topology(ring, is_weighted=True)
+    model = torch.nn.Linear(4, 1)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model,
+        communication_type=bf.CommunicationType.hierarchical_neighbor_allreduce)
+    for step in range(STEPS):
+        if step == KILL_STEP and launch_rank == 1:
+            end_here()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    left = topology_util.to_mixing_matrix(ring).without([1]).among([0, 2, 3])
+    expected = sum(weight * 2.0 ** source for source, reader, weight in
+                   topology_util.from_mixing_matrix(left).edges.data("weight")
+                   if reader == bf.rank())
+    averaged = bf.hierarchical_neighbor_allreduce(torch.tensor([2.0 ** bf.rank()]))
+    assert abs(averaged.item() - expected) < 1e-6, (averaged, expected)
+    report(bf, time.monotonic(), 0)
+
+
+def last_part() -> None:
+    """A rank is killed when others have ended the last part of the program and left: whoever has
+    not yet has the result of all, too."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+    from bluefog_cpp._extension import core
+
+    bf.init()
+    launch_rank, meet = bf.rank(), core.barrier
+
+    def meets_again(context):
+        core.barrier = meet
+        meet(context)
+        while True:  # until it hears of the loss
+            meet(context)
+
+    if launch_rank == 1:
+        core.barrier = meets_again
+    calls = []
+    mean = bf.survive(lambda: calls.append(bf.size()) or bf.allreduce(torch.tensor(
+        [float(launch_rank)]), average=False))
+    assert mean.item() == 6 and calls == [4], (mean, calls)
+    if launch_rank == 2:
+        end_here()
+    if launch_rank == 1:
+        report(bf, time.monotonic(), 0)
+
+
+def check(bfrun: str, server: preloaded.Server, case: str, lost: list[int]) -> None:
     """Runs a job, and looks at what its survivors say."""
-    words = [bfrun, "-np", "4", "--min-np", "2", sys.executable, __file__, "--rank", case]
-    job = subprocess.run(words, capture_output=True, text=True, timeout=120,
-                         check=False)
+    words = [bfrun, "-np", "4", "--min-np", "2", *server.command(__file__, "--rank", case)]
+    job = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
+                         env=server.environment)
     said = re.findall(r"rank (\d): size (\d), lost (\[.*?\]), next step at (\S+), longest (\S+) ms",
                       job.stdout)
     expected = [rank for rank in range(4) if rank not in lost]
@@ -264,15 +360,22 @@ def check(bfrun: str, case: str, lost: list[int]) -> None:
           "the kill", flush=True)
 
 
+OTHERS = {"sampling": sampling, "nobody": nobody, "machines": machines, "last_part": last_part}
+
+
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
-        for name, gone in (("many", [2]), ("windows", [1]), ("hosts", [1]),
-                           ("put", [1]), ("amid", [2]),
-                           ("two", [0, 3]), ("moving", [1, 3]), ("callback", [1, 3]),
-                           ("late", [1, 3]), ("sampling", [2, 3])):
-            if name in (sys.argv[2:] or [name]):
-                check(sys.argv[1], name, gone)
-    elif sys.argv[2] == "sampling":
-        sampling()
+        with preloaded.Server() as started:
+            for name, gone in (("many", [2]), ("windows", [1]), ("hosts", [1]),
+                               ("put", [1]), ("amid", [2]),
+                               ("two", [0, 3]), ("moving", [1, 3]), ("callback", [1, 3]),
+                               ("late", [1, 3]), ("sampling", [2, 3]), ("nobody", [1, 2]),
+                               ("machines", [1])):
+                if name in (sys.argv[2:] or [name]):
+                    check(sys.argv[1], started, name, gone)
+            if "last_part" in (sys.argv[2:] or ["last_part"]):
+                check(sys.argv[1], started, "last_part", [0, 2, 3])
+    elif sys.argv[2] in OTHERS:
+        OTHERS[sys.argv[2]]()
     else:
         training(sys.argv[2])

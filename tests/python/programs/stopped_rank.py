@@ -1,9 +1,13 @@
 """A rank that is stopped is late first, then left out, and hears of it: `stopped_rank.py BFRUN`."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
+import preloaded
 
 STOP_STEP = 10
 STEPS = 30
@@ -58,9 +62,11 @@ def run_rank() -> None:
 
 
 def check(bfrun: str) -> None:
-    job = subprocess.run([bfrun, "-np", "3", "--min-np", "2", sys.executable, __file__, "--rank"],
-                         capture_output=True, text=True, timeout=120, check=False,
-                         env={**os.environ, "BLUEFOG_TIMEOUT": "3"})
+    with preloaded.Server() as server:
+        job = subprocess.run(
+            [bfrun, "-np", "3", "--min-np", "2", *server.command(__file__, "--rank")],
+            capture_output=True, text=True, timeout=120, check=False,
+            env={**server.environment, "BLUEFOG_TIMEOUT": "3"})
     words = ("rank 0: trained", "rank 2: trained", "gone on without this one",
              f"rank 0: [LateRank(rank=1, rounds={BOUND}, rounds_without=0, oldest={BOUND})]")
     missing = [each for each in words if each not in job.stdout]
