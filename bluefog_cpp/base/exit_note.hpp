@@ -36,6 +36,9 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
 /// The signal that says that the rank has begun to join the others.
 [[nodiscard]] inline int joining_signal() noexcept { return SIGRTMIN + 2; }
 
+/// The signal that says that the rank has left the others, who go on, before the end of their work.
+[[nodiscard]] inline int departure_signal() noexcept { return SIGRTMIN + 6; }
+
 /// Memory for a note: a descriptor that is closed by exec, or −1.
 [[nodiscard]] inline int make_exit_note() noexcept {
   const int descriptor = ::memfd_create("bfrun-exit-note", MFD_CLOEXEC);
@@ -76,6 +79,13 @@ struct ExitNotePlace {
 inline void report_joining() {
   if (const auto place = find_exit_note()) {
     ::kill(place->reader, joining_signal());
+  }
+}
+
+/// Reports to the reader that this rank has left the others, where there is one.
+inline void report_departure() {
+  if (const auto place = find_exit_note()) {
+    ::kill(place->reader, departure_signal());
   }
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -111,8 +112,12 @@ bool DistributedOptimizer::Training::goes_on() const {
   return options_.on_failure.value_or(context_->settings().on_failure) == OnFailure::Shrink;
 }
 
+bool DistributedOptimizer::Training::waits_for_nobody() const {
+  return row_of(options_.algorithm).uses_windows || options_.algorithm == AlgorithmName::None;
+}
+
 void DistributedOptimizer::Training::look_for_losses() const {
-  if (goes_on() && row_of(options_.algorithm).uses_windows) {
+  if (goes_on() && (waits_for_nobody() || averaging_ == Averaging::Nobody)) {
     context_->core().engine().check_revoked("step");
   }
 }
@@ -191,6 +196,7 @@ void DistributedOptimizer::Training::end_step() {
       }
       if (leaves_) {
         end("this rank has left");
+        report_departure();
       } else {
         go_on(true);
       }
@@ -332,8 +338,7 @@ int DistributedOptimizer::Training::make_state() {
   if (newcomers_.count > 0) {  // what follows changes something
     (void)agree_on_model(*context_, optimizer_, parameters_, options_);
   }
-  // Over windows each rank steps as often as it likes.
-  if (!is_new_ && row_of(options_.algorithm).uses_windows) {
+  if (!is_new_ && waits_for_nobody()) {
     counts.steps = counts_.steps();
     counts.rounds = counts_.rounds();
     counts.behind = 0;

@@ -53,6 +53,8 @@ class DistributedOptimizer::Training {
   void survive(Work work);
   /// Has what makes no calls of the engine notice that a rank is lost.
   void look_for_losses() const;
+  /// Whether steps wait for nobody, so that ranks make as many as they like.
+  [[nodiscard]] bool waits_for_nobody() const;
   /// Whether a rank is lost: a window may tell of its end before the context hears of it.
   [[nodiscard]] bool hears_of_loss() const;
   /// `look_for_losses` at the begin of a step, which counts.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "tests/launcher/rank_ends.hpp"
@@ -39,6 +40,11 @@ class JobMonitorRestarts : public ::testing::Test {
     EXPECT_THAT(monitor.take_due(begin_).start, ElementsAre(rank));
     static_cast<void>(monitor.take(started(rank), begin_));
   }
+  void join(JobMonitor& monitor, int rank) {
+    RankReport report = started(rank);
+    report.kind = RankReport::Kind::Joining;
+    static_cast<void>(monitor.take(report, begin_));
+  }
 
   JobMonitor::Clock::time_point begin_ = JobMonitor::Clock::now();
 };
@@ -51,6 +57,7 @@ TEST_F(JobMonitorRestarts, ARankIsNamedAndThenSaidToBeStartedAgain) {
   EXPECT_THAT(monitor.due_lines(begin_ + JobMonitor::kHold),
               ElementsAre(HasSubstr("rank 1 on host a (pid 101) was killed by signal 9"),
                           HasSubstr("rank 1 is started again: 1 of 2")));
+  join(monitor, 1);
   for (int rank = 0; rank < 3; ++rank) {
     static_cast<void>(monitor.take(ended(rank, 0), begin_));
   }
@@ -82,6 +89,31 @@ TEST_F(JobMonitorRestarts, ARankThatIsStartedAgainLives) {
   EXPECT_FALSE(fail(monitor, ended(2, 5)));  // no restart is left
   EXPECT_TRUE(monitor.wants_kill(begin_ + JobMonitor::kFailureGrace));
   EXPECT_EQ(monitor.exit_code({5, 0}), 5);
+}
+
+// The process has done nothing of the others' work.
+TEST_F(JobMonitorRestarts, OneThatEndsWithZeroBeforeItHasJoinedHasFailed) {
+  for (const bool are_enough : {true, false}) {
+    JobMonitor monitor = job(are_enough ? 2 : 3);
+    EXPECT_TRUE(fail(monitor, ended(1, 0, SIGKILL)));
+    start_again(monitor, 1);
+    EXPECT_THAT(
+        monitor.take(ended(1, 0), begin_),
+        ElementsAre("rank 1 on host a (pid 101) exited with code 0 before it had joined the "
+                    "others: it does not count as a rank that has ended well"));
+    EXPECT_TRUE(monitor.is_absent(1));
+    EXPECT_FALSE(monitor.is_absent(0));
+    EXPECT_EQ(monitor.wants_kill(begin_ + JobMonitor::kFailureGrace), !are_enough);
+    EXPECT_TRUE(fail(monitor, ended(2, 3)));  // nobody has come to the end
+    start_again(monitor, 2);
+    join(monitor, 2);
+    static_cast<void>(monitor.take(ended(0, 0), begin_));
+    static_cast<void>(monitor.take(ended(2, 0), begin_));
+    const auto lines = monitor.closing_lines(ExitStatus{});
+    EXPECT_EQ(std::ranges::count(lines, "2 of 3 ranks have ended well, 2 suffice (--min-np)"),
+              are_enough ? 1 : 0);
+    EXPECT_EQ(monitor.exit_code(ExitStatus{}), are_enough ? 0 : 137);
+  }
 }
 
 TEST_F(JobMonitorRestarts, ManyRestartsAreAllNamed) {

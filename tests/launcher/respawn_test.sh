@@ -137,6 +137,23 @@ nobody_left)
   run "$bfrun" -np 2 --min-np 1 --respawn 5 bash -c "$fail_again; $join; $(others_stay 'rank 1 is started again in 1 s'); exit 3"
   expect_code 0; expect_lines 1 'rank 1 is not started again after all'; expect_lines 2 'rank 1 .*exited with code 3'
   ;;
+departed)
+  # A rank that has left the others before the end says so; they are replaced all the same.
+  run_job -np 3 --min-np 1 --respawn 1 "[ \$RANK = 0 ] && { kill -s RTMIN+6 \$PPID; exit 0; }
+    [ \$BLUEFOG_JOIN ] && { touch $work/back; exit 0; }; sleep 0.5; [ \$RANK = 1 ] && exit 3
+    until [ -f $work/back ]; do sleep 0.02; done"
+  expect_code 0; expect_lines 1 'rank 1 is started again: 0 of 1'; expect_no_error 'suffice'
+  ;;
+not_joined)
+  # A process that was to join, and ends with 0 before it has, is no rank that has ended well.
+  for least in 2 1; do
+    rm -f "$work"/in.*
+    run "$bfrun" -np 2 --min-np $least --respawn 2 bash -c "[ \$BLUEFOG_JOIN ] && exit 0; $join; $(others_stay 'before it had joined'); exit 3"
+    expect_lines 1 '^bfrun: rank 1 on host .* exited with code 0 before it had joined the others'
+    expect_lines 1 'is started again'; expect_code $((least == 2 ? 3 : 0))
+  done
+  expect_error '1 of 2 ranks have ended well'
+  ;;
 interrupted)
   # While a rank waits for its restart, and while it runs again.
   for moment in 'is started again in 1 s' 'is started again: 2 of 3'; do

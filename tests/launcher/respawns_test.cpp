@@ -140,6 +140,20 @@ TEST_F(RespawnsTest, RestartsAreOfAllRanksTogether) {
               ElementsAre("rank 1 is not started again: 0 of 3 restarts are left (--respawn)"));
 }
 
+// Training goes on without one that has left it in good order.
+TEST_F(RespawnsTest, OthersAreAfterARankThatHasLeftEndsWell) {
+  join_all();
+  RankReport left = started(0);
+  left.kind = RankReport::Kind::Departed;
+  respawns_.take(left, begin_);
+  respawns_.take(ended(0, 0), begin_);
+  EXPECT_TRUE(respawns_.can_be_joined());
+  EXPECT_TRUE(fail(2).is_granted);
+  EXPECT_THAT(due().start, ElementsAre(2));
+  respawns_.take(ended(1, 0), begin_);
+  EXPECT_FALSE(respawns_.can_be_joined());
+}
+
 TEST_F(RespawnsTest, NobodyIsOnceARankHasEndedWell) {
   join_all();
   static_cast<void>(fail(1));

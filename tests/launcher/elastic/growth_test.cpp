@@ -95,6 +95,21 @@ TEST_F(GrowingJob, HasAtMostMaxNpRanks) {
   EXPECT_THAT(with_slots(9).add, SizeIs(2));
 }
 
+TEST_F(GrowingJob, ANewRankThatEndsBeforeItHasJoinedHasFailed) {
+  join_all();
+  for (const auto& added : with_slots(3).add) {
+    static_cast<void>(monitor_.take(started(added.rank), begin_));
+  }
+  EXPECT_THAT(monitor_.take(ended(2, 0), begin_), SizeIs(1));
+  EXPECT_TRUE(monitor_.is_absent(2));
+  EXPECT_THAT(with_slots(4).add, SizeIs(1));  // nobody has come to the end
+  for (const int rank : {0, 1}) {
+    static_cast<void>(monitor_.take(ended(rank, 0), begin_));
+  }
+  EXPECT_THAT(monitor_.closing_lines(ExitStatus{}),
+              ::testing::Contains(::testing::HasSubstr("2 of 4 ranks have ended well")));
+}
+
 TEST_F(GrowingJob, AddsNobodyOnceARankHasEndedWellOrASignalHasCome) {
   join_all();
   static_cast<void>(monitor_.take(ended(0, 0), begin_));

@@ -86,6 +86,8 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
     RankFate fate = RankFate::Over;
     if (monitor.take_left(rank, lines)) {
       fate = RankFate::Left;
+    } else if (!has_failed && monitor.is_absent(rank)) {
+      fate = RankFate::Absent;
     } else if (has_failed && may_start_again) {
       auto decision = monitor.decide_restart(rank);
       lines = std::move(decision.lines);
@@ -94,8 +96,8 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
     for (const auto& text : lines) {
       say(text);
     }
-    if (fate == RankFate::Over && monitor.growth() != nullptr) {
-      monitor.growth()->take_over(rank, has_failed);
+    if ((fate == RankFate::Over || fate == RankFate::Absent) && monitor.growth() != nullptr) {
+      monitor.growth()->take_over(rank, has_failed || fate == RankFate::Absent);
     }
     return fate;
   };

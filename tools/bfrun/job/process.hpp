@@ -77,6 +77,7 @@ struct RanksDue {
 enum class RankFate {
   Over,         ///< its end is the rank's
   StartsAgain,  ///< it gets another process
+  Absent,       ///< it was to join the others, has ended well without them, and so has failed
   Left,         ///< it was told to leave, and is no rank of the job any more
 };
 

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxReportBytes = 512;
 constexpr std::size_t kMaxHostLength = 255;
 
 /// The words for RankReport::Kind, in its order.
-constexpr std::array<std::string_view, 5> kKinds{"start", "join", "leave", "exit", "end"};
+constexpr std::array<std::string_view, 6> kKinds{"start", "join", "depart", "leave", "exit", "end"};
 
 std::string start_of_report(std::string_view key) {
   return fmt::format("{}bfrun:{}:", kSeparator, key);

@@ -21,9 +21,10 @@ namespace bluefog::bfrun {
 struct RankReport {
   enum class Kind {
     Started,
-    Joining,  ///< the program has begun to join the other ranks
-    Leaving,  ///< the program has begun to end, with a code that it does not know yet
-    Exiting,  ///< the program exits, and may wait for the others before its process is gone
+    Joining,   ///< the program has begun to join the other ranks
+    Departed,  ///< the program has left the others, who go on, before the end of their work
+    Leaving,   ///< the program has begun to end, with a code that it does not know yet
+    Exiting,   ///< the program exits, and may wait for the others before its process is gone
     Ended
   };
 

@@ -135,8 +135,8 @@ void report_exit_note(int exit_note, RankReport report, const Voice& voice) {
   static_cast<void>(voice.send(report));
 }
 
-void report_joining(RankReport report, const Voice& voice) {
-  report.kind = RankReport::Kind::Joining;
+void report_word(RankReport report, RankReport::Kind kind, const Voice& voice) {
+  report.kind = kind;
   static_cast<void>(voice.send(report));
 }
 
@@ -179,7 +179,8 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
        .control = control,
        .session = session},
       descendants, [&] { report_exit_note(exit_note, report, voice); },
-      [&] { report_joining(report, voice); });
+      [&] { report_word(report, RankReport::Kind::Joining, voice); },
+      [&] { report_word(report, RankReport::Kind::Departed, voice); });
   const ExitStatus status = watcher.wait_for_end();
   const std::int64_t ended_at_us = microseconds_since_1970();
   watcher.end_descendants();

@@ -55,11 +55,12 @@ sigset_t block_signals_to_watch() {
 }
 
 Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note,
-                 std::function<void()> on_joining)
+                 std::function<void()> on_joining, std::function<void()> on_departure)
     : rank_(std::move(rank)),
       descendants_(descendants),
       on_exit_note_(std::move(on_exit_note)),
-      on_joining_(std::move(on_joining)) {
+      on_joining_(std::move(on_joining)),
+      on_departure_(std::move(on_departure)) {
   const sigset_t watched = signals_to_watch();
   signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signals_.get() < 0) {
@@ -78,16 +79,22 @@ ExitStatus Watcher::wait_for_end() {
     if (sources[2].revents != 0) {
       take_control();
     }
-    signalfd_siginfo info{};
-    while (read(signals_.get(), &info, sizeof info) == sizeof info) {
-      const auto status =
-          take({static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)});
-      if (status) {
-        return *status;
-      }
+    if (const auto status = take_signals()) {
+      return *status;
     }
     act_on_time(Clock::now());
   }
+}
+
+// SIGCHLD comes before the signals by which the command had said what it does.
+std::optional<ExitStatus> Watcher::take_signals() {
+  std::optional<ExitStatus> end;
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const auto status = take({static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)});
+    end = end ? end : status;
+  }
+  return end;
 }
 
 std::optional<ExitStatus> Watcher::take(const Signal& signal) {
@@ -106,6 +113,8 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
     }
   } else if (signal.number == joining_signal()) {
     on_joining_();
+  } else if (signal.number == departure_signal()) {
+    on_departure_();
   } else if (signal.number == leave_signal()) {
     tell_to_leave();
   } else {

@@ -39,8 +39,9 @@ class Watcher {
 
   /// @param on_exit_note called when the command says that it leaves or exits.
   /// @param on_joining called when the command, or what it has started, begins to join the others.
+  /// @param on_departure called when it has left them, who go on.
   Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note,
-          std::function<void()> on_joining);
+          std::function<void()> on_joining, std::function<void()> on_departure);
 
   /// Waits for the end of the command, passing on the signals that reach this process.
   ///
@@ -65,6 +66,8 @@ class Watcher {
     pid_t sender;
   };
 
+  /// All that have come. Returns the end of the command where it has ended.
+  [[nodiscard]] std::optional<ExitStatus> take_signals();
   [[nodiscard]] std::optional<ExitStatus> take(const Signal& signal);
   [[nodiscard]] std::optional<ExitStatus> status_of_command() const;
   [[nodiscard]] bool was_killed_by_other_than(int number) const;
@@ -81,6 +84,7 @@ class Watcher {
   const Descendants& descendants_;
   std::function<void()> on_exit_note_;
   std::function<void()> on_joining_;
+  std::function<void()> on_departure_;
   Descriptor signals_;
   bool told_to_end_ = false;
   std::optional<int> announced_code_;

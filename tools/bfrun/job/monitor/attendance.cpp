@@ -27,6 +27,7 @@ void Attendance::take(const RankReport& report, Clock::time_point now) {
       }
       joined_.insert(report.rank);
       return;
+    case RankReport::Kind::Departed:
     case RankReport::Kind::Leaving:
       return;
     case RankReport::Kind::Exiting:

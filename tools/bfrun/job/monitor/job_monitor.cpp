@@ -22,10 +22,17 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
   if (job_.growth && job_.growth->is_leaving(report.rank) &&
       report.kind >= RankReport::Kind::Exiting) {
     respawns_.take_gone(report.rank);  // who leaves because it was told so has not come to the end
+  } else if (respawns_.is_absence(report)) {
+    const Respawns::Withdrawn absent = respawns_.take_absence(report, now);
+    if (roster_.end(*absent.end)) {
+      failures_.count_again(*absent.end);
+    }
+    take_watcher_end(report.rank, now);
+    return {absent.line};
   } else {
     respawns_.take(report, now);
   }
-  if (report.kind == RankReport::Kind::Joining) {
+  if (report.kind == RankReport::Kind::Joining || report.kind == RankReport::Kind::Departed) {
     return {};
   }
   if (report.kind == RankReport::Kind::Started) {

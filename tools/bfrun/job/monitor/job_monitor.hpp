@@ -58,6 +58,8 @@ class JobMonitor {
   [[nodiscard]] RanksDue take_due(Clock::time_point now);
   /// How ranks come and go; null: they do not.
   [[nodiscard]] Growth* growth() { return job_.growth ? &*job_.growth : nullptr; }
+  /// `Respawns::is_absent`: the rank has failed.
+  [[nodiscard]] bool is_absent(int rank) const { return respawns_.is_absent(rank); }
   /// The process of `rank` is gone. Whether it was told to leave, and is no rank of the job any more;
   /// `lines` receives what is said of it.
   [[nodiscard]] bool take_left(int rank, std::vector<std::string>& lines,

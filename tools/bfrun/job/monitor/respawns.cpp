@@ -7,6 +7,8 @@ namespace bluefog::bfrun {
 void Respawns::take(const RankReport& report, Clock::time_point now) {
   switch (report.kind) {
     case RankReport::Kind::Started:
+      absent_.erase(report.rank);
+      departed_.erase(report.rank);
       if (on_their_way_.contains(report.rank)) {
         restarted_at_[report.rank] = now;
       }
@@ -16,16 +18,41 @@ void Respawns::take(const RankReport& report, Clock::time_point now) {
       members_.insert(report.rank);
       on_their_way_.erase(report.rank);
       return;
+    case RankReport::Kind::Departed:
+      members_.erase(report.rank);
+      departed_.insert(report.rank);
+      return;
     case RankReport::Kind::Leaving:
       return;
     case RankReport::Kind::Exiting:
     case RankReport::Kind::Ended:
       members_.erase(report.rank);
       on_their_way_.erase(report.rank);
-      if (!report.failed() && !ended_well_) {
+      if (!report.failed() && !ended_well_ && !departed_.contains(report.rank)) {
         ended_well_ = report.rank;
       }
   }
+}
+
+bool Respawns::is_absence(const RankReport& report) const {
+  const auto found = on_their_way_.find(report.rank);
+  return report.kind == RankReport::Kind::Ended && !report.failed() &&
+         found != on_their_way_.end() && !found->second.is_anew && !found->second.start_at;
+}
+
+Respawns::Withdrawn Respawns::take_absence(const RankReport& report, Clock::time_point now) {
+  RankReport counted = report;
+  counted.exit_code = 1;
+  counted = on_their_way_.at(report.rank).end.value_or(counted);
+  counted.told_to_end = false;
+  take(counted, now);
+  absent_.insert(report.rank);
+  return {
+      .rank = report.rank,
+      .end = counted,
+      .line = fmt::format("{} before it had joined the others: it does not count as a rank that "
+                          "has ended well",
+                          describe_end(report))};
 }
 
 Respawns::Decision Respawns::decide(int rank, const std::optional<RankReport>& end,

@@ -21,7 +21,7 @@ namespace bluefog::bfrun {
 ///
 /// A rank that ends before it has begun to join, while not all have, is started anew: it joins the
 /// others as it would have. Later ones join the group that runs, which nobody does once a rank has
-/// ended well: the others are about to.
+/// ended well that had not left the others before: they are about to.
 class Respawns {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,6 +33,12 @@ class Respawns {
   void take(const RankReport& report, Clock::time_point now);
   /// The process of `rank` is gone, whatever was reported.
   void take_gone(int rank) { members_.erase(rank); }
+
+  /// Whether that is the end, with 0, of a process that was to join the others, and had not: it has
+  /// done nothing of their work.
+  [[nodiscard]] bool is_absence(const RankReport& report) const;
+  /// Whether the last process of `rank` has ended so.
+  [[nodiscard]] bool is_absent(int rank) const { return absent_.contains(rank); }
 
   struct Decision {
     bool is_granted = false;
@@ -49,6 +55,8 @@ class Respawns {
     std::optional<RankReport> end;  ///< how the process before has ended
     std::string line;               ///< what is said of it
   };
+  /// Takes an end that is an absence: the failure for which the process was started counts in its place.
+  Withdrawn take_absence(const RankReport& report, Clock::time_point now);
   /// Whether a group runs that a process can join, and is not about to end.
   [[nodiscard]] bool can_be_joined() const;
   /// `rank` is new, and is about to be started, to join the others.
@@ -83,6 +91,8 @@ class Respawns {
   int made_ = 0;
   std::set<int> have_joined_;  ///< once, at least
   std::set<int> members_;
+  std::set<int> absent_;    ///< `is_absent`
+  std::set<int> departed_;  ///< ranks that have left the others, who go on
   std::map<int, OnItsWay> on_their_way_;
   std::map<int, Clock::time_point> restarted_at_;
   std::optional<int> ended_well_;  ///< the first rank that has

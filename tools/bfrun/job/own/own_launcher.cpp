@@ -204,6 +204,8 @@ class Service {
       failures_[rank] = end;
     } else if (fate == RankFate::Left) {
       watchers_.expect(-1);
+    } else if (fate == RankFate::Absent) {
+      watchers_.count(failures_[rank]);
     } else if (has_failed) {
       watchers_.count(end);
     }
