@@ -65,6 +65,7 @@ class DistributedStep:
         self._passed_over = 0
         """How many of the next steps do nothing here, as the other ranks have made them."""
         self._steps_in_backward = options.get("step_in_backward", False)
+        self.averages_over_nobody = algorithm == "none"
         self.release_windows: Callable[[], None] = lambda: None
         """Forgets the windows that the optimizer has made."""
         self.make_windows: Callable[[], None] | None = None
@@ -311,8 +312,9 @@ class DistributedStep:
         communicates = self.communicates_next
         try:
             self._check_models()
-            if self.windows_of is not None:  # it waits for nobody, who would tell it
-                self.windows_of.check_revoked(f"step {self.core.step_count}")
+            windows_of = self.windows_of
+            if windows_of is not None or self.averages_over_nobody:  # who would tell it
+                (windows_of or self.context).check_revoked(f"step {self.core.step_count}")
             plan = before() if communicates else None
             if plan is not None:
                 plan.run(lambda: self.core.set_next_plan(plan.plan, plan.checked))

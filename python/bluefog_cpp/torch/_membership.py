@@ -86,13 +86,13 @@ def shrink() -> Membership:
     """Collective over the ranks that live, in no order with other calls: goes on with them.
 
     Ranks are numbered anew in their order (`rank`, `size`). The default topology is made for the
-    new number; another one goes on without the lost ranks, as `topology_util.without` says. Wrapped
+    new number; another one goes on without the lost ranks (`MixingMatrix.without`). Wrapped
     optimizers go on from the same step: ranks that were behind pass over the steps up to it,
     parameters become their mean over the ranks (with gradient all-reduce those of the rank that was
     furthest, with the optimizer's state), and corrections begin anew. Calls in flight raise
     RankLostError where they are waited for; where no rank is lost, others have a second to end
-    theirs. Windows of the program are gone: make them anew. The graph of the machines goes where a
-    whole machine is lost.
+    theirs. Windows of the program are gone: make them anew. The graph of the machines goes on
+    without those that are lost as a whole.
 
     Ranks that have ended, left, or whose host is lost are not waited for; others for
     BLUEFOG_TIMEOUT, then they are left out, and get StateError where they come later. Returns who
@@ -217,6 +217,7 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
     number = runtime.survived_calls
     while True:
         results: list[T] = []
+        epoch = runtime.context.membership[0]
         try:
             results.append(function())
             core.barrier(runtime.context)
@@ -225,10 +226,16 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
             if not runtime.context.shrinks_on_failure:
                 raise
         shrink()
-        if runtime.furthest_survived_call > number and results:
+        if results and (runtime.furthest_survived_call > number or _have_some_left(epoch)):
             break  # nobody ends it before all have a result
     runtime.survived_calls = number + 1
     return results[0]
+
+
+def _have_some_left(epoch: int) -> bool:
+    """Whether a rank that was there in that epoch has left since by itself, and not ended badly."""
+    return any(each.epoch > epoch and each.cause.startswith("that rank has closed its context")
+               for each in membership().lost)
 
 
 def survived_step(step: Callable[[], Any], windows_of: core.Context | None = None) -> Any:
@@ -269,12 +276,14 @@ def _take_along(runtime: Runtime) -> None:
                                                      key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
-        "samplers": list(samplers), "is_new": joins}).encode())]
+        "samplers": list(samplers), "is_new": joins,
+        "machines": (runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]
     newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
     if not old:
         raise StateError(f"rank {runtime.rank}, enter: expected a rank that was there before, "
                          "found that all of them are lost, with all that they had")
+    runtime.move_machines([tuple(each["machines"]) for each in old], newcomers > 0)
     runtime.furthest_survived_call = max(each["survived"] for each in old)
     # One that a rank had not made yet, or has let go, is not everybody's.
     common = {what: set.intersection(*(set(each[what]) for each in old))

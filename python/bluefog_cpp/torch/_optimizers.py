@@ -203,6 +203,7 @@ class NeighborOptimizer(WrappedOptimizer):
         except InvalidArgument as error:
             raise type(error)(f"{self._label}, communication_type: {error}") from None
         self._distributed.core.set_averaging(_AVERAGING[value])
+        self._distributed.averages_over_nobody = value is CommunicationType.empty
         self._communication_type = value
 
     def _before_round(self) -> _plans.Step | None:

@@ -86,6 +86,9 @@ class Runtime:
         self.size: int = context.size
         self.topology: Topology = None  # type: ignore[assignment]  # `init` sets it at once
         self.machine_topology: Topology | None = None
+        self._former_machines: tuple[Topology | None, int] | None = None
+        """The graph of machines of the group before, and this rank's machine there, while ranks are
+        on their way to another one."""
         self.windows: dict[str, Any] = {}
         self.retired_windows: list[Any] = []
         """Windows of optimizers that are gone here, and maybe not yet on other ranks."""
@@ -198,12 +201,10 @@ class Runtime:
         self.topology = self.make_topology("shrink", graph, is_weighted)
         self.topology.is_default = is_default
         self.topology.maker = topology.maker
-        machines = self.machine_topology
+        # Those of `move_machines`, which may not have come to it before another rank was lost.
+        self._former_machines = self._former_machines or (self.machine_topology,
+                                                          former.machine_rank)
         self.machine_topology = None
-        if machines is not None and former.machine_count == context.machine_count \
-                and not has_grown:
-            self.machine_topology = self.make_machine_topology("shrink", machines.graph,
-                                                               machines.is_weighted)
         for window in (*self.windows.values(), *self.retired_windows):
             window.end()
         self.windows.clear()
@@ -212,6 +213,35 @@ class Runtime:
         _arguments.name_rank(self.rank)
         if former.device is not None:
             context.use_device(former.device)
+
+    @property
+    def machine_before(self) -> int:
+        """This rank's machine in the group that has had the graph of machines."""
+        return self._former_machines[1] if self._former_machines else self.context.machine_rank
+
+    def move_machines(self, places: list[tuple[int, int]], has_grown: bool) -> None:
+        """The graph of the machines that are left, in their new order.
+
+        places: of each rank that was there before, its machine before and now.
+        """
+        topology, _ = self._former_machines or (self.machine_topology, 0)
+        self._former_machines = None
+        if topology is None:
+            return
+        graph, is_weighted = default_graph(self.context.machine_count), False
+        if not has_grown:
+            now_of = dict(places)
+            left = sorted(now_of)
+            matrix = matrix_of("shrink", "machine topology", topology.graph, topology.is_weighted)
+            lost = sorted(set(range(matrix.size)) - set(left))
+            numbers = {place_: now_of[machine] for place_, machine in enumerate(left)}
+            graph = nx.relabel_nodes(graph_of(matrix.without(lost).among(left)), numbers)
+            is_weighted = True
+        elif self.rank == 0:
+            self.context.log_warning("shrink: the graph of machines that was set does not fit "
+                                     "ranks that are new: the default one takes its place; set "
+                                     "another one in on_shrink")
+        self.machine_topology = self.make_machine_topology("shrink", graph, is_weighted)
 
     def drain_optimizers(self) -> None:
         """Ends averages that are in flight, so that parameters hold what they are due."""
@@ -314,6 +344,7 @@ def leave_now() -> None:
     global _has_left
     _has_left = True
     stop()
+    _exit_note.depart()
 
 
 def has_been_left() -> bool:

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@ namespace {
 
 using optimizers::AlgorithmName;
 using optimizers::AlgorithmRow;
+using optimizers::Averaging;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -152,7 +154,10 @@ TEST(Survivors, GoOnFromTheMeanWithTheScheduleWithoutTheLostRank) {
   });
 }
 
-TEST(Survivors, AStepOverWindowsThatFindsCallsRevokedCounts) {
+/// Steps wait for nobody, and are as many as a rank likes: `extra` more on each rank than on the one
+/// before it.
+void expect_to_hear_of_a_loss(AlgorithmName algorithm, std::optional<Averaging> averaging,
+                              int extra) {
   std::atomic<int> here = 0;
   std::atomic<int> revoked = 0;
   on_ranks(that_shrink({3}), [&](Context& context) {
@@ -160,10 +165,15 @@ TEST(Survivors, AStepOverWindowsThatFindsCallsRevokedCounts) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kRate);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmName::WinPut;
+    options.algorithm = algorithm;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
-    for (int step = 0; step < kSteps; ++step) {
-      if (step == kLossStep) {  // ranks that wait for nobody may be anywhere
+    if (averaging) {
+      optimizer.set_averaging(*averaging);
+    }
+    const int before = kLossStep + extra * context.rank();
+    const int steps = before + kSteps;
+    for (int step = 0; step < steps; ++step) {
+      if (step == before) {
         ++here;
         while (here < context.size()) {
           std::this_thread::yield();
@@ -177,10 +187,16 @@ TEST(Survivors, AStepOverWindowsThatFindsCallsRevokedCounts) {
         }
       }
       train(optimizer, point, problem);
+      EXPECT_EQ(optimizer.step_count(), step + 1);
     }
     EXPECT_EQ(optimizer.context().membership().epoch, 1);
-    EXPECT_EQ(optimizer.step_count(), kSteps);
   });
+}
+
+TEST(Survivors, AStepThatWaitsForNobodyHearsOfALossAndCounts) {
+  expect_to_hear_of_a_loss(AlgorithmName::WinPut, std::nullopt, 2);
+  expect_to_hear_of_a_loss(AlgorithmName::None, std::nullopt, 2);
+  expect_to_hear_of_a_loss(AlgorithmName::AdaptThenCombine, Averaging::Nobody, 0);
 }
 
 TEST(Survivors, PlansOfTheProgramEndTheOptimizerWithAWord) {
