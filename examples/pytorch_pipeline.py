@@ -9,6 +9,7 @@ Any launcher of torch.distributed will do. --backend gloo runs it without this l
 
 import argparse
 import pathlib
+import pickle
 import sys
 import time
 
@@ -17,7 +18,7 @@ import torch.distributed as dist
 from torch.nn import functional
 
 import bluefog_cpp.torch  # noqa: F401  registers the backend
-from bluefog_cpp.pipeline import ElasticPipeline, ElasticPlan, EpochShares
+from bluefog_cpp.pipeline import CacheOptions, ElasticPipeline, ElasticPlan, EpochShares
 from helpers import byte_encoder, cifar, idx, pipeline_configuration, pipeline_report, text
 from helpers.counts import at_least
 from helpers.image_transformer import vision_transformer
@@ -32,6 +33,8 @@ def parse_arguments():
                         help="of the model vit: folder with the four IDX files, plain or .gz, or the "
                         "binary files of CIFAR-10 or CIFAR-100; of bert: a file or folder of text. "
                         "Default: what Debian has")
+    parser.add_argument("--skip", type=at_least(0), default=0,
+                        help="leave out so many of the training samples, the first")
     parser.add_argument("--images", type=at_least(1),
                         help="so many of the training samples, for short runs")
     parser.add_argument("--test-images", type=at_least(1), default=2000)
@@ -39,6 +42,10 @@ def parse_arguments():
     parser.add_argument("--ddp", action="store_true", help="no pipeline: the yardstick")
     parser.add_argument("--metrics", type=pathlib.Path,
                         help="file for metrics, one JSON object a line")
+    parser.add_argument("--start", type=pathlib.Path,
+                        help="a model to go on from, which --save of a run of the same sizes has "
+                        "written")
+    parser.add_argument("--save", type=pathlib.Path, help="file for the model, at the end")
     return parser.parse_args()
 
 
@@ -70,6 +77,27 @@ def load(chosen, folder):
             functional.cross_entropy)
 
 
+def begin_with(model, path):
+    """Rank 0's parameters become a file's; all ranks get them."""
+    if path is None or dist.get_rank():
+        return
+    try:
+        model.load_state_dict(torch.load(path, weights_only=True))
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        sys.exit(f"--start {path}: expected a model of these sizes, found: {error}")
+
+
+def save(pipe, model, optimizer, path):
+    """The whole model, which every rank has with one stage."""
+    if pipe.stages > 1:
+        pipe.rearrange(1, pipe.frozen, optimizer)
+    if not dist.get_rank():
+        try:
+            torch.save(model.state_dict(), path)
+        except (OSError, RuntimeError) as error:
+            sys.exit(f"--save {path}: expected a file that can be written, found: {error}")
+
+
 def measured_costs(model, inputs):
     """Seconds of each layer's passes over the inputs, the least of some, as rank 0 has measured."""
     found = []
@@ -90,8 +118,11 @@ def measured_costs(model, inputs):
 
 
 def make_pipeline(chosen, model, loss, stages, counted, inputs):
-    costs = measured_costs(model, inputs) if chosen.costs == "time" else None
-    return ElasticPipeline(model, loss, stages=stages, schedule=chosen.schedule,
+    samples = len(inputs)
+    costs = measured_costs(model, inputs[:8]) if chosen.costs == "time" else None
+    cache = CacheOptions(samples, chosen.cache_memory_mib << 20, chosen.cache_disk_mib << 20,
+                         chosen.cache_folder) if chosen.cache else None
+    return ElasticPipeline(model, loss, stages=stages, schedule=chosen.schedule, cache=cache,
                            micro_batches=chosen.micro_batches or None, costs=costs, **counted)
 
 
@@ -118,7 +149,7 @@ def train_epoch(pipe, optimizer, shares, images, labels, report):
         all_rows, own = shares.next(pipe.replicas, pipe.replica)
         inputs, targets = images[own], labels[own]
         loading = time.perf_counter() - begin
-        loss = pipe.step(optimizer, inputs, targets, len(own), all_rows)
+        loss = pipe.step(optimizer, inputs, targets, len(own), all_rows, own)
         report.add(all_rows, pipeline_report.record_of(pipe, loading))
         if loss is not None:
             total += torch.tensor([loss * len(own), len(own)])
@@ -163,24 +194,28 @@ def run(arguments):
         sys.exit("replicas: expected gradients, which is what pipelines of Python sum, found "
                  f"{chosen.replicas}; train_pipeline has the other")
     train_part, test_part, make_model, loss = load(chosen, arguments.data)
-    data = ([part[:arguments.images] for part in train_part],
+    if arguments.skip >= len(train_part[0]):
+        sys.exit(f"--skip: expected less than the {len(train_part[0])} training samples, found "
+                 f"{arguments.skip}")
+    data = ([part[arguments.skip:][:arguments.images] for part in train_part],
             [part[:arguments.test_images] for part in test_part])
     memory = pipeline_report.Growth()
     torch.manual_seed(chosen.seed)
     model = make_model()
-    if chosen.cache and dist.get_rank() == 0:
-        print("cache: without effect here; train_pipeline keeps outputs", flush=True)
+    begin_with(model, arguments.start)
     stages = chosen.stages or dist.get_world_size()
     counted = {} if chosen.repartition else {"frozen_share": 1.0}  # stages stay as they are
     parameters = sum(p.numel() for p in model.parameters())
     pipe = (WholeModel(model, loss) if arguments.ddp
-            else make_pipeline(chosen, model, loss, stages, counted, data[0][0][:8]))
+            else make_pipeline(chosen, model, loss, stages, counted, data[0][0]))
     optimizer = torch.optim.AdamW(model.parameters(), chosen.lr)
     plan = None if arguments.ddp or not chosen.freeze else ElasticPlan(
         pipe.costs, stages, alpha=chosen.alpha, embedding_layers=1, head_layers=1,
         shrinks=chosen.shrink, **counted)
     report = pipeline_report.Report(arguments.metrics, chosen, parameters)
     report.end(*train(pipe, plan, chosen, model, optimizer, data, report), memory.mib())
+    if arguments.save is not None:
+        save(pipe, model, optimizer, arguments.save)
 
 
 def main():

@@ -46,7 +46,9 @@ enum class ReplicaSync : std::uint8_t {
 ///
 /// An output is used for the sample and depth for which it was computed, and as long as the frozen
 /// parameters and buffers are what they were (by a digest of them in each step). It is the very
-/// bytes. Inputs of a sample have to be the same in every epoch.
+/// bytes. After a change of depth, outputs of the depth before spare the layers up to it, where rows
+/// are as large as now, until the sample's own take their place. Inputs of a sample have to be the
+/// same in every epoch.
 struct CacheOptions {
   std::int64_t samples = 0;       ///< numbers of samples are below it
   std::int64_t memory_bytes = 0;  ///< for rows, on each host; an index of 24 bytes a sample comes
@@ -66,6 +68,10 @@ struct PipelineOptions {
   double slack = 0.05;                            ///< as `PartitionOptions::slack`
   double frozen_share = kFrozenShare;             ///< as `PartitionOptions::frozen_share`
   ReplicaSync replicas = ReplicaSync::Gradients;  ///< of more than one pipeline
+  /// The most bytes of gradients that are summed at a time, unless a parameter is larger: a bucket
+  /// leaves as soon as the last backward pass of a step has finished its gradients. 0: each
+  /// parameter by itself. It changes no bit of the sums.
+  std::int64_t bucket_bytes = std::int64_t{1} << 20;
   /// Makes W(t) over so many replicas, for `ReplicaSync::Parameters`; empty: the static exponential
   /// graph, base 2.
   std::function<Schedule(int replicas)> make_schedule{};
@@ -91,8 +97,10 @@ struct PipelineBatch {
 struct StepResult {
   /// The mean loss of this pipeline's rows, on its last stage where it had rows.
   std::optional<double> loss;
-  std::int64_t cached_rows =
-      0;                ///< rows whose frozen layers have come from the cache, on this rank
+  /// Rows whose frozen layers have come from the cache, on this rank.
+  std::int64_t cached_rows = 0;
+  /// Rows of which the cache had the outputs of fewer layers, from which they were computed on.
+  std::int64_t resumed_rows = 0;
   StepTimes times;      ///< this rank's
   StepTraffic traffic;  ///< this rank's
 };

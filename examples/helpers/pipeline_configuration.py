@@ -60,7 +60,7 @@ class Configuration:
     alpha: float = between(1 / 3, 0, 1)  # the share of the unfrozen layers that freezes at a time
     repartition: bool = truth(True)     # AutoPipe: frozen layers count a sixth
     shrink: bool = truth(True)          # AutoDP: fewer stages, more pipelines
-    cache: bool = truth(False)          # AutoCache: in C++ alone
+    cache: bool = truth(False)          # AutoCache: outputs are kept
     cache_memory_mib: int = whole(256, 0)
     cache_disk_mib: int = whole(1024, 0)
     cache_folder: str = text("/tmp")

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 # Names of a metrics file by the fields of StepTimes.
 SECONDS = {"forward": "forward", "backward": "backward", "bubble": "waiting",
-           "allreduce_exposed": "averaging", "allreduce": "averaging", "optimizer": "optimizer",
+           "allreduce_exposed": "averaging", "allreduce": "averaging_whole", "optimizer": "optimizer",
            "total": "total"}
 COUNTS = {"stage_bytes": "stage_bytes", "allreduce_bytes": "averaged_bytes",
           "allreduce_parameters": "averaged_parameters"}
@@ -40,6 +40,7 @@ class Growth:
 def record_of(pipe, loading):
     """A step of this rank."""
     return {"rank": dist.get_rank(), "pipeline": pipe.replica, "stage": pipe.stage,
+            "cached_rows": pipe.cached_rows,
             "seconds": {"loading": loading, **{name: getattr(pipe.times, field)
                                                for name, field in SECONDS.items()}},
             **{name: getattr(pipe.times, field) for name, field in COUNTS.items()}}
@@ -49,7 +50,7 @@ def sum_of(records):
     found = dict(records[0])
     found["seconds"] = {name: sum(record["seconds"][name] for record in records)
                         for name in records[0]["seconds"]}
-    for name in COUNTS:
+    for name in (*COUNTS, "cached_rows"):
         found[name] = sum(record[name] for record in records)
     return found
 

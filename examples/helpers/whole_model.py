@@ -11,7 +11,7 @@ from bluefog_cpp.pipeline import StepTimes
 class WholeModel:
     """A pipeline of one stage on each rank, whose gradients DDP averages in the backward pass."""
 
-    stages, stage, frozen = 1, 0, 0
+    stages, stage, frozen, cached_rows = 1, 0, 0, 0
 
     def __init__(self, model, loss):
         self._ddp = DistributedDataParallel(model)
@@ -20,7 +20,7 @@ class WholeModel:
         self.replicas, self.replica = dist.get_world_size(), dist.get_rank()
         self.costs = [float(sum(p.numel() for p in layer.parameters())) for layer in model]
 
-    def step(self, optimizer, inputs, targets, rows, all_rows):
+    def step(self, optimizer, inputs, targets, rows, all_rows, samples):
         """As ElasticPipeline's; a rank without rows is none of DDP's."""
         if not rows:
             raise SystemExit(f"--ddp: expected rows for each of {self.replicas} ranks, found "

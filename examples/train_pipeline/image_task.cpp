@@ -11,8 +11,14 @@
 namespace bluefog::examples {
 namespace {
 
-/// The first `count` images; 0: all.
-ImageSet first_of(ImageSet set, std::int64_t count) {
+/// `count` images behind the first `skip`; 0: all of those.
+ImageSet part_of(ImageSet set, std::int64_t skip, std::int64_t count) {
+  if (skip >= set.count()) {
+    throw InvalidArgument(fmt::format("--skip: expected less than the {} images of {}, found {}",
+                                      set.count(), set.name, skip));
+  }
+  set.pixels.erase(set.pixels.begin(), set.pixels.begin() + skip * set.image_bytes());
+  set.labels.erase(set.labels.begin(), set.labels.begin() + skip);
   if (count > 0 && count < set.count()) {
     set.pixels.resize(static_cast<std::size_t>(count * set.image_bytes()));
     set.labels.resize(static_cast<std::size_t>(count));
@@ -72,8 +78,9 @@ std::unique_ptr<PipelineTask> make_image_task(const PipelineRunOptions& options,
                                       options.data.string(), data.train.height, data.train.width));
   }
   return std::make_unique<ImageTask>(
-      ImageDataset(first_of(std::move(data.train), options.images), statistics),
-      ImageDataset(first_of(std::move(data.test), options.test_images), statistics), configuration);
+      ImageDataset(part_of(std::move(data.train), options.skip, options.images), statistics),
+      ImageDataset(part_of(std::move(data.test), 0, options.test_images), statistics),
+      configuration);
 }
 
 }  // namespace bluefog::examples

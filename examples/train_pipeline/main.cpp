@@ -40,9 +40,14 @@ void add_options(CLI::App& app, Choices& choices) {
   app.add_option("--images", choices.run.images,
                  "So many of the training samples, for short runs; 0 is all")
       ->check(whole_number(0, kMany));
+  app.add_option("--skip", choices.run.skip, "Leave out so many of the training samples, the first")
+      ->check(whole_number(0, kMany));
   app.add_option("--test-images", choices.run.test_images, "Judge by so many; 0 is all")
       ->check(whole_number(0, kMany));
   app.add_option("--metrics", choices.run.metrics, "File for metrics, one JSON object a line");
+  app.add_option("--start", choices.run.start,
+                 "A model to go on from, which --save of a run of the same sizes has written");
+  app.add_option("--save", choices.run.save, "File for the model, at the end");
   app.add_option("--threads", choices.threads, "Threads per rank; 0 leaves it to the launcher")
       ->check(whole_number(0, 1024));
 }

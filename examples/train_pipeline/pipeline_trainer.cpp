@@ -1,13 +1,16 @@
 #include "examples/train_pipeline/pipeline_trainer.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/error.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/train_images/peak_memory.hpp"
 #include "examples/train_pipeline/layer_costs.hpp"
@@ -23,6 +26,11 @@ constexpr std::int64_t kTimedRows = 8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string first_line(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
 }
 
 std::int64_t memory_now() {
@@ -48,6 +56,7 @@ PipelineTrainer::PipelineTrainer(std::shared_ptr<Context> context,
                                  const PipelineRunOptions& options,
                                  const PipelineConfiguration& configuration)
     : context_(std::move(context)),
+      options_(options),
       configuration_(configuration),
       report_(*context_, options.metrics),
       task_(make_task(options, configuration_)),
@@ -75,7 +84,30 @@ PipelineTrainer::~PipelineTrainer() = default;
 
 torch::nn::Sequential PipelineTrainer::make_model() const {
   torch::manual_seed(static_cast<std::uint64_t>(configuration_.seed));
-  return task_->make_model();
+  torch::nn::Sequential model = task_->make_model();
+  if (!options_.start.empty() && context_->rank() == 0) {  // whose parameters all ranks get
+    try {
+      torch::load(model, options_.start.string());
+    } catch (const c10::Error& error) {
+      throw InvalidArgument(fmt::format("--start {}: expected a model of these sizes, found: {}",
+                                        options_.start.string(), first_line(error)));
+    }
+  }
+  return model;
+}
+
+void PipelineTrainer::save() {
+  // With one stage every rank has all of the model.
+  pipeline_.rearrange({.stages = 1, .frozen = pipeline_.frozen()}, *optimizer_);
+  if (context_->rank() != 0) {
+    return;
+  }
+  try {
+    torch::save(model_, options_.save.string());
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(fmt::format("--save {}: expected a file that can be written, found: {}",
+                                      options_.save.string(), first_line(error)));
+  }
 }
 
 pipeline::PartitionOptions PipelineTrainer::partition_options() const {
@@ -140,6 +172,9 @@ void PipelineTrainer::run() {
   const auto grown =
       static_cast<double>(std::max<std::int64_t>(peak_resident_bytes() - memory_before_, 0));
   report_.end(result, seconds, grown / static_cast<double>(kMebibyte));
+  if (!options_.save.empty()) {
+    save();
+  }
 }
 
 double PipelineTrainer::train_epoch(std::int64_t epoch) {

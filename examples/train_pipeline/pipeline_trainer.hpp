@@ -34,6 +34,8 @@ class PipelineTrainer {
 
  private:
   [[nodiscard]] torch::nn::Sequential make_model() const;
+  /// Collective. Writes the whole model, for `PipelineRunOptions::start`.
+  void save();
   [[nodiscard]] pipeline::PipelineOptions pipeline_options();
   [[nodiscard]] pipeline::PartitionOptions partition_options() const;
   /// The mean loss of all pipelines' rows.
@@ -44,6 +46,7 @@ class PipelineTrainer {
   double accuracy();
 
   std::shared_ptr<Context> context_;
+  PipelineRunOptions options_;
   PipelineConfiguration configuration_;
   EpochReport report_;
   std::unique_ptr<PipelineTask> task_;

@@ -17,9 +17,12 @@ namespace bluefog::examples {
 /// The choices of the command line.
 struct PipelineRunOptions {
   std::filesystem::path data{};     ///< empty: what Debian has for the model
+  std::int64_t skip = 0;            ///< training samples in front that are left out
   std::int64_t images = 0;          ///< training samples at most, for short runs; 0: all
   std::int64_t test_images = 2000;  ///< test samples at most; 0: all
   std::filesystem::path metrics{};  ///< empty: none
+  std::filesystem::path start{};    ///< a model that an earlier run has saved; empty: a new one
+  std::filesystem::path save{};     ///< for the model; empty: none
 };
 
 /// Right answers among all.

@@ -29,10 +29,12 @@ constexpr std::int64_t kNoTarget = -100;
 /// Windows of a text, one behind the other; a sample is one of them with its masks.
 class TextTask final : public PipelineTask {
  public:
-  TextTask(std::string name, std::string text, std::int64_t train, std::int64_t test,
-           const PipelineConfiguration& configuration)
+  /// @param first the first window to train with.
+  TextTask(std::string name, std::string text, std::int64_t first, std::int64_t train,
+           std::int64_t test, const PipelineConfiguration& configuration)
       : name_(std::move(name)),
         text_(std::move(text)),
+        first_(first),
         train_(train),
         test_(test),
         configuration_(configuration) {}
@@ -42,7 +44,7 @@ class TextTask final : public PipelineTask {
   [[nodiscard]] std::int64_t test_samples() const override { return test_; }
 
   [[nodiscard]] TensorBatch train_batch(std::span<const std::int64_t> samples) const override {
-    return batch(samples, 0);
+    return batch(samples, first_);
   }
   [[nodiscard]] TensorBatch test_batch(std::span<const std::int64_t> samples) const override {
     return batch(samples, first_test_window());
@@ -112,6 +114,7 @@ class TextTask final : public PipelineTask {
 
   std::string name_;
   std::string text_;
+  std::int64_t first_;
   std::int64_t train_;
   std::int64_t test_;
   PipelineConfiguration configuration_;
@@ -134,8 +137,13 @@ std::unique_ptr<PipelineTask> make_text_task(const PipelineRunOptions& options,
         "--data {}: expected text of at least {} bytes, {} windows of {}, found {}", path.string(),
         kHeldBack * configuration.tokens, kHeldBack, configuration.tokens, text.size()));
   }
-  return std::make_unique<TextTask>(path.string(), std::move(text),
-                                    at_most(windows - held_back, options.images),
+  const std::int64_t left = windows - held_back - options.skip;
+  if (left < 1) {
+    throw InvalidArgument(fmt::format("--skip: expected less than the {} windows of {}, found {}",
+                                      windows - held_back, path.string(), options.skip));
+  }
+  return std::make_unique<TextTask>(path.string(), std::move(text), options.skip,
+                                    at_most(left, options.images),
                                     at_most(held_back, options.test_images), configuration);
 }
 

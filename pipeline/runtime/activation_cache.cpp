@@ -159,20 +159,35 @@ ActivationCache::Place ActivationCache::place_of(std::int64_t sample) const noex
 }
 
 bool ActivationCache::find(std::int64_t sample, std::uint64_t stamp, std::span<std::byte> row) {
+  return read(sample, state_of(generation_, kThere), stamp, row);
+}
+
+bool ActivationCache::find_older(std::int64_t sample, std::uint64_t stamp,
+                                 std::span<std::byte> row) {
+  const std::uint64_t state =
+      std::atomic_ref(entries_[sample].state).load(std::memory_order_acquire);
+  const bool is_older = state >> kPhaseBits < generation_ && (state & kThere) != 0;
+  return is_older && read(sample, state, stamp, row);
+}
+
+bool ActivationCache::read(std::int64_t sample, std::uint64_t expected, std::uint64_t stamp,
+                           std::span<std::byte> row) {
   const Place place = place_of(sample);
   Entry& entry = entries_[sample];
-  if (!place.exists() ||
-      std::atomic_ref(entry.state).load(std::memory_order_acquire) !=
-          state_of(generation_, kThere) ||
+  const std::atomic_ref<std::uint64_t> state(entry.state);
+  if (!place.exists() || state.load(std::memory_order_acquire) != expected ||
       entry.stamp != stamp) {
     return false;
   }
+  const std::uint64_t checksum = entry.checksum;
   if (place.memory != nullptr) {
     std::memcpy(row.data(), place.memory, row.size());
   } else if (!file_->read(*place.offset, row)) {
     return false;
   }
-  return optimizers::fingerprint(row.data(), row.size()) == entry.checksum;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return state.load(std::memory_order_relaxed) == expected &&
+         optimizers::fingerprint(row.data(), row.size()) == checksum;
 }
 
 void ActivationCache::store(std::int64_t sample, std::uint64_t stamp,
@@ -186,6 +201,7 @@ void ActivationCache::store(std::int64_t sample, std::uint64_t stamp,
                                      std::memory_order_acquire)) {
     return;
   }
+  std::atomic_thread_fence(std::memory_order_release);  // whoever sees the row change sees why
   if (place.memory != nullptr) {
     std::memcpy(place.memory, row.data(), row.size());
   } else {

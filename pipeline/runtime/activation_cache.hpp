@@ -18,14 +18,15 @@ namespace bluefog::pipeline {
 /// file the next ones, and no others.
 ///
 /// A row is there for whoever asks by the stamp that it was stored with, and has the checksum that
-/// it had then: else it is not there. Within a generation a row is stored once and never changed.
+/// it had then: else it is not there. Within a generation a row is stored once and never changed;
+/// one of an earlier generation is there, for `find_older`, until its place is used again.
 class ActivationCache {
  public:
   /// Collective. @throws InvalidArgument for options that make no cache, on the other ranks
   ///   PeerFailure.
   ActivationCache(Context& context, const CacheOptions& options);
 
-  /// Forgets all rows. All ranks have ended their reads when one of them begins a generation: it
+  /// From now on earlier rows are old. All ranks have ended their reads when one of them begins a generation: it
   /// follows a collective call.
   void begin_generation(std::size_t row_bytes = 0);
   /// The size of rows of this generation, the same on all ranks that use it; 0: not known yet.
@@ -35,6 +36,9 @@ class ActivationCache {
 
   /// Fills `row`, of `row_bytes` bytes, if it is there. Its bytes are unspecified if it is not.
   [[nodiscard]] bool find(std::int64_t sample, std::uint64_t stamp, std::span<std::byte> row);
+  /// As `find`, for a row of an earlier generation, which had rows of as many bytes. Another rank may
+  /// store a new one in its place meanwhile: then it is not there.
+  [[nodiscard]] bool find_older(std::int64_t sample, std::uint64_t stamp, std::span<std::byte> row);
   /// Stores a row where there is room for it and nobody has stored another one.
   /// @throws TransportError for a full disk.
   void store(std::int64_t sample, std::uint64_t stamp, std::span<const std::byte> row);
@@ -58,6 +62,9 @@ class ActivationCache {
   void share_memory(Context& context);
   std::string open_file(Context& context);
   [[nodiscard]] Place place_of(std::int64_t sample) const noexcept;
+  /// Fills `row` with what is stored in state `expected`, if it is, and still is afterwards.
+  bool read(std::int64_t sample, std::uint64_t expected, std::uint64_t stamp,
+            std::span<std::byte> row);
 
   CacheOptions options_;
   std::vector<int> members_;          ///< ranks of this host that share memory, rising

@@ -68,7 +68,7 @@ int Pipeline::State::choose_micro_batches(const PipelineBatch& batch, std::vecto
     const std::vector<at::Tensor> buffers = copied_buffers();
     const std::vector<double> seconds = trial_seconds(tried, candidates);
     restore_buffers(buffers);
-    replicas_->begin_step();
+    replicas_->begin_step(0);
     const auto best = std::ranges::min_element(seconds) - seconds.begin();
     options_.micro_batches = candidates[static_cast<std::size_t>(best)];
     return options_.micro_batches;

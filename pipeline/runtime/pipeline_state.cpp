@@ -24,8 +24,9 @@ std::vector<std::string> statement_of(const PipelineOptions& options, const Laye
       fmt::format("{} stages, {}, {} micro-batches, slack {}, frozen layers count {}",
                   options.stages, name_of(options.schedule), options.micro_batches, options.slack,
                   options.frozen_share),
-      options.replicas == ReplicaSync::Gradients ? "replicas sum gradients"
-                                                 : "replicas average parameters",
+      options.replicas == ReplicaSync::Gradients
+          ? fmt::format("replicas sum gradients in buckets of {} bytes", options.bucket_bytes)
+          : "replicas average parameters",
       fmt::format("costs [{}]", fmt::join(options.costs, ", "))};
   for (const SkipConnection& skip : options.skips) {
     lines.push_back(fmt::format("layer {} reads layer {}", skip.to, skip.from));
@@ -86,6 +87,10 @@ void Pipeline::State::prepare(const std::shared_ptr<torch::nn::Module>& model) {
     throw InvalidArgument(fmt::format("Pipeline: expected 0 micro-batches or more, found {}",
                                       options_.micro_batches));
   }
+  if (options_.bucket_bytes < 0) {
+    throw InvalidArgument(fmt::format("Pipeline: expected buckets of 0 bytes or more, found {}",
+                                      options_.bucket_bytes));
+  }
   if (!options_.costs.empty() && static_cast<int>(options_.costs.size()) != layers_->count()) {
     throw InvalidArgument(fmt::format("Pipeline: expected the costs of {} layers, found {}",
                                       layers_->count(), options_.costs.size()));
@@ -133,12 +138,15 @@ void Pipeline::State::take_place() {
     }
   }
   const int trained = layers_->first_trained(frozen_);
-  const int kept_depth = std::min(frozen_, partition.end(own));
   frozen_outputs_.reset();
   if (cache_) {
-    cache_->begin_generation();
+    const int kept_depth = std::min(frozen_, partition.end(0));
+    if (kept_depth != kept_depth_) {
+      cache_->begin_generation();
+      older_depth_ = std::exchange(kept_depth_, kept_depth);
+    }
     if (own == 0 && kept_depth > 0) {
-      frozen_outputs_.emplace(*cache_, *layers_, kept_depth);
+      frozen_outputs_.emplace(*cache_, *layers_, kept_depth, older_depth_);
     }
   }
   stage_.emplace(*layers_, loss_,

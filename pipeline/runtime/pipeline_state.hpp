@@ -87,6 +87,8 @@ class Pipeline::State {
   bool has_failed_ = false;
   Timeline::Clock::time_point last_end_ = Timeline::Clock::time_point::min();
   std::optional<ActivationCache> cache_;
+  int kept_depth_ = 0;   ///< the layers whose outputs the cache has
+  int older_depth_ = 0;  ///< those whose outputs it had before
   std::optional<FrozenOutputs> frozen_outputs_;
   std::optional<StageLinks> links_;
   std::optional<Stage> stage_;

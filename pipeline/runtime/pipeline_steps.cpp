@@ -101,8 +101,7 @@ void Pipeline::State::check_step(const torch::optim::Optimizer* optimizer,
   }
 }
 
-// The passes of a step, and the sums over the replicas, which begin while messages to other stages
-// are still on their way.
+// The passes of a step, and the sums over the replicas, which begin in the last backward pass.
 void Pipeline::State::compute(const PipelineBatch& batch, StepClock& clock, StepResult& result) {
   const PipelineLayout& layout = placement_->layout;
   const std::int64_t all_rows =
@@ -115,26 +114,27 @@ void Pipeline::State::compute(const PipelineBatch& batch, StepClock& clock, Step
                             .first_trained = trained < layers_->count()
                                                  ? placement_->partition.stage_of(trained)
                                                  : layout.stages()};
-  replicas_->begin_step();
+  replicas_->begin_step(all_rows);
   if (frozen_outputs_ && !batch.samples.empty()) {
     const auto part = clock.part(&StepTimes::forward, "DIGEST");
     frozen_outputs_->begin_step();
   }
   StagePasses passes(*stage_, *links_, batch, rows, sums ? all_rows : batch.rows);
-  passes.run(stage_actions(options_.schedule, shape, layout.stage_of(rank())), clock);
+  passes.run(stage_actions(options_.schedule, shape, layout.stage_of(rank())), clock,
+             [this] { replicas_->begin_last_backward(); });
   result.cached_rows = frozen_outputs_ ? frozen_outputs_->take_found_rows() : 0;
+  result.resumed_rows = frozen_outputs_ ? frozen_outputs_->take_resumed_rows() : 0;
   if (stage_->part().is_last && batch.rows > 0) {
     result.loss = passes.weighted_loss() / static_cast<double>(batch.rows);
   }
-  const auto begin = Timeline::Clock::now();
-  const std::optional<Work> averaging = replicas_->begin_sums(all_rows, result.traffic);
+  const auto sums_began = replicas_->begin_sums(result.traffic);
   passes.finish(clock);
-  if (averaging) {
+  if (sums_began) {
     {
       const auto part = clock.part(&StepTimes::averaging, "SUM GRADIENTS");
-      averaging->wait();
+      replicas_->finish_sums();
     }
-    clock.add_averaging(begin);
+    clock.add_averaging(*sums_began);
   }
 }
 

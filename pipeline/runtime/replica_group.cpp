@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -56,55 +57,144 @@ ReplicaGroup::ReplicaGroup(Context& context, const PipelineLayout& layout,
   if (layout.replicas() == 1) {
     return;
   }
-  if (!trained.empty()) {
-    bucket_.emplace(0, trained, optimizers::bucket_memory(context));
-  }
-  if (sync_ == ReplicaSync::Parameters) {
+  // Averages of parameters begin together, so that one bucket serves.
+  const std::int64_t bytes =
+      sums() ? options.bucket_bytes : std::numeric_limits<std::int64_t>::max();
+  buckets_ = optimizers::make_buckets(trained, bytes, bytes, optimizers::bucket_memory(context));
+  calls_ = static_cast<std::size_t>(most_buckets());
+  if (!sums()) {
     schedule_ = schedule_over(layout.replicas(), options);
-  } else if (bucket_) {
-    bucket_->add_gradients();
+    return;
   }
+  for (optimizers::Bucket& bucket : buckets_) {
+    bucket.add_gradients();
+  }
+  listen();
 }
 
 ReplicaGroup::~ReplicaGroup() {
-  for (std::size_t i = 0; bucket_ && i < trained_.size(); ++i) {
+  for (std::size_t i = 0; !buckets_.empty() && i < trained_.size(); ++i) {
     at::Tensor& parameter = trained_[i].tensor;
     parameter.mutable_grad().reset();
     parameter.set_data(parameter.detach().clone());
   }
 }
 
-void ReplicaGroup::begin_step() {
-  if (bucket_ && !bucket_->is_bound()) {
-    bucket_->rebind();
+bool ReplicaGroup::sums() const {
+  return layout_.replicas() > 1 && sync_ == ReplicaSync::Gradients;
+}
+
+std::int64_t ReplicaGroup::most_buckets() const {
+  auto most = std::max<std::int64_t>(std::ssize(buckets_), 1);
+  ops::allreduce(context_, {.data = &most, .count = 1, .dtype = Dtype::Int64},
+                 {.name = "numbers of buckets", .reduction = ops::Reduction::Max});
+  return most;
+}
+
+// A hook that is somebody else's is left to them: then sums begin behind the backward pass.
+void ReplicaGroup::listen() {
+  if (!optimizers::why_not_hooked(trained_).empty()) {
+    return;
   }
-  const bool is_summed = bucket_ && sync_ == ReplicaSync::Gradients;
-  if (is_summed) {
-    bucket_->zero_gradients();
-    for (std::size_t i = 0; i < bucket_->segments().size(); ++i) {
-      bucket_->segments()[i].parameter.mutable_grad() = bucket_->gradient(i);
+  readiness_.emplace(buckets_);
+  hooks_.emplace(
+      buckets_,
+      optimizers::GradientListener{
+          .on_ready =
+              [this](const optimizers::GradientArrival& arrival) { note_gradient(arrival); },
+          .on_compiled = [] {}},
+      optimizers::RethrowInBackward{});
+}
+
+void ReplicaGroup::begin_step(std::int64_t rows) {
+  rows_ = rows;
+  is_last_backward_ = false;
+  summing_.clear();
+  sums_began_.reset();
+  for (optimizers::Bucket& bucket : buckets_) {
+    if (!bucket.is_bound()) {
+      bucket.rebind();
+    }
+  }
+  if (!sums()) {
+    for (optimizers::NamedTensor& item : trained_) {
+      item.tensor.mutable_grad().reset();
     }
     return;
   }
-  for (optimizers::NamedTensor& item : trained_) {
-    item.tensor.mutable_grad().reset();
+  for (optimizers::Bucket& bucket : buckets_) {
+    bucket.zero_gradients();
+    for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
+      bucket.segments()[i].parameter.mutable_grad() = bucket.gradient(i);
+    }
   }
 }
 
-std::optional<Work> ReplicaGroup::begin_sums(std::int64_t rows, StepTraffic& traffic) {
-  if (layout_.replicas() == 1 || sync_ != ReplicaSync::Gradients) {
+void ReplicaGroup::begin_last_backward() {
+  if (readiness_) {
+    readiness_->clear();
+    is_last_backward_ = true;
+  }
+}
+
+void ReplicaGroup::note_gradient(const optimizers::GradientArrival& arrival) {
+  if (!is_last_backward_) {
+    return;
+  }
+  if (arrival.bucket < summing_.size()) {
+    throw StateError(fmt::format(
+        "rank {}, Pipeline, parameter '{}': its gradient changed after its sum with the replicas "
+        "had begun; expected layers whose backward pass comes to each parameter once (a reentrant "
+        "checkpoint comes to it once more)",
+        context_.rank(), buckets_[arrival.bucket].segments()[arrival.segment].name));
+  }
+  readiness_->note(arrival.bucket, arrival.segment);
+  while (summing_.size() < buckets_.size() && readiness_->is_whole(summing_.size())) {
+    begin_sum();
+  }
+}
+
+// Of the next bucket, or of nothing where this rank has no further one.
+void ReplicaGroup::begin_sum() {
+  if (!sums_began_) {
+    sums_began_ = Timeline::Clock::now();
+  }
+  const std::size_t next = summing_.size();
+  summing_.push_back(ops::allreduce_nonblocking(
+      context_, next < buckets_.size() ? buckets_[next].gradients() : BufferView{},
+      {.name = fmt::format("gradients of {} rows", rows_),
+       .reduction = ops::Reduction::Sum,
+       .ranks = ranks_}));
+}
+
+std::optional<Timeline::Clock::time_point> ReplicaGroup::begin_sums(StepTraffic& traffic) {
+  if (!sums()) {
     return std::nullopt;
   }
-  BufferView brought = bucket_ ? bucket_->gradients() : BufferView{};
-  count(brought, traffic);
-  return ops::allreduce_nonblocking(context_, std::move(brought),
-                                    {.name = fmt::format("gradients of {} rows", rows),
-                                     .reduction = ops::Reduction::Sum,
-                                     .ranks = ranks_});
+  is_last_backward_ = false;
+  while (summing_.size() < calls_) {
+    begin_sum();
+  }
+  for (const optimizers::Bucket& bucket : buckets_) {
+    count(bucket.gradients(), traffic);
+  }
+  count_call(traffic);
+  return sums_began_;
+}
+
+void ReplicaGroup::finish_sums() {
+  for (const Work& work : summing_) {
+    work.wait();
+  }
+  summing_.clear();
 }
 
 void ReplicaGroup::count(const BufferView& brought, StepTraffic& traffic) const {
   traffic.averaged_bytes += brought.count * static_cast<std::int64_t>(size_of(brought.dtype));
+}
+
+// Buckets of a step count as one synchronisation.
+void ReplicaGroup::count_call(StepTraffic& traffic) const {
   for (const optimizers::NamedTensor& item : trained_) {
     traffic.averaged_parameters += item.tensor.numel();
   }
@@ -114,27 +204,31 @@ void ReplicaGroup::count(const BufferView& brought, StepTraffic& traffic) const 
   traffic.machine_syncs += std::ranges::any_of(ranks_, is_elsewhere) ? 1 : 0;
 }
 
-BufferView ReplicaGroup::values() const { return bucket_ ? bucket_->values() : BufferView{}; }
+BufferView ReplicaGroup::values(std::size_t i) const {
+  return i < buckets_.size() ? buckets_[i].values() : BufferView{};
+}
 
 bool ReplicaGroup::averages_parameters() const {
   return layout_.replicas() > 1 && sync_ == ReplicaSync::Parameters;
 }
 
 void ReplicaGroup::average_parameters(std::int64_t round, StepTraffic& traffic) {
-  count(values(), traffic);
-  ops::neighbor_allreduce(context_, values(), plan_of(round), {.name = "parameters"});
-  if (bucket_) {
-    bucket_->note_change();
+  for (std::size_t i = 0; i < calls_; ++i) {
+    count(values(i), traffic);
+    ops::neighbor_allreduce(context_, values(i), plan_of(round), {.name = "parameters"});
+  }
+  count_call(traffic);
+  for (const optimizers::Bucket& bucket : buckets_) {
+    bucket.note_change();
   }
 }
 
 void ReplicaGroup::average_exactly() {
-  if (layout_.replicas() == 1) {
-    return;
+  for (std::size_t i = 0; i < calls_; ++i) {
+    ops::allreduce(context_, values(i), {.name = "parameters", .ranks = ranks_});
   }
-  ops::allreduce(context_, values(), {.name = "parameters", .ranks = ranks_});
-  if (bucket_) {
-    bucket_->note_change();
+  for (const optimizers::Bucket& bucket : buckets_) {
+    bucket.note_change();
   }
 }
 

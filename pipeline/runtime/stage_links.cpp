@@ -23,13 +23,17 @@ BufferView view_of(FormWords& words) {
           .dtype = Dtype::Int64};
 }
 
+}  // namespace
+
+RowForm form_of(const at::Tensor& rows) {
+  return {.dtype = rows.scalar_type(), .sizes = rows.sizes().slice(1).vec()};
+}
+
 at::Tensor room_for(const RowForm& form, std::int64_t rows) {
   std::vector<std::int64_t> sizes{rows};
   sizes.insert(sizes.end(), form.sizes.begin(), form.sizes.end());
   return at::empty(sizes, form.dtype);
 }
-
-}  // namespace
 
 StageLinks::StageLinks(Context& context, const PipelineLayout& layout)
     : context_(context),
@@ -44,7 +48,7 @@ std::string StageLinks::where() const {
 void StageLinks::send_activation(const at::Tensor& activation, std::int64_t rows) {
   if (!output_) {
     check_form(activation, rows);
-    output_ = {.dtype = activation.scalar_type(), .sizes = activation.sizes().slice(1).vec()};
+    output_ = form_of(activation);
     send_form();
   }
   check_form(activation, rows);

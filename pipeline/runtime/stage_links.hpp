@@ -25,6 +25,11 @@ struct RowForm {
   friend bool operator==(const RowForm&, const RowForm&) = default;
 };
 
+/// The form of the rows of a tensor of one dimension or more.
+[[nodiscard]] RowForm form_of(const at::Tensor& rows);
+/// Memory for so many rows, with any values.
+[[nodiscard]] at::Tensor room_for(const RowForm& form, std::int64_t rows);
+
 /// The messages between a stage and those before and behind it. The form of activations travels
 /// once, before the first one; all others have it.
 class StageLinks {

@@ -12,10 +12,15 @@ StagePasses::StagePasses(Stage& stage, StageLinks& links, const PipelineBatch& b
                          std::vector<std::int64_t> rows, std::int64_t divisor)
     : stage_(stage), links_(links), batch_(batch), rows_(std::move(rows)), divisor_(divisor) {}
 
-void StagePasses::run(const std::vector<Action>& actions, StepClock& clock) {
-  keeps_ = std::ranges::any_of(
-      actions, [](const Action& action) { return action.kind == ActionKind::Backward; });
+void StagePasses::run(const std::vector<Action>& actions, StepClock& clock,
+                      const std::function<void()>& on_last_backward) {
+  const auto last =
+      std::ranges::find(actions.rbegin(), actions.rend(), ActionKind::Backward, &Action::kind);
+  keeps_ = last != actions.rend();
   for (const Action& action : actions) {
+    if (keeps_ && &action == &*last) {
+      on_last_backward();
+    }
     run(action, clock);
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,11 @@ class StagePasses {
   StagePasses(Stage& stage, StageLinks& links, const PipelineBatch& batch,
               std::vector<std::int64_t> rows, std::int64_t divisor);
 
-  /// Does the actions, in their order.
-  void run(const std::vector<Action>& actions, StepClock& clock);
+  /// Does the actions, in their order. @param on_last_backward called before the last backward pass,
+  ///   where there is one.
+  void run(
+      const std::vector<Action>& actions, StepClock& clock,
+      const std::function<void()>& on_last_backward = [] {});
   /// Waits for what they have sent.
   void finish(StepClock& clock);
   /// The sum of losses, each by its rows; on the last stage.

@@ -37,6 +37,9 @@ void bind_batch_norm(py::module_& module);
 /// The decisions of elastic pipelines, which need no tensor.
 void bind_pipeline(py::module_& module);
 
+/// Outputs of frozen layers that the ranks of a host keep; after `bind_context`.
+void bind_activation_cache(py::module_& module);
+
 /// Algorithms, schedules and codes of classes of Python's; after `bind_topology`.
 void bind_own(py::module_& module);
 

@@ -15,4 +15,5 @@ PYBIND11_MODULE(_core, module) {
   bluefog::python::bind_parameter_collectives(module);
   bluefog::python::bind_batch_norm(module);
   bluefog::python::bind_pipeline(module);
+  bluefog::python::bind_activation_cache(module);
 }

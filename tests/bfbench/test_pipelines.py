@@ -7,7 +7,7 @@ import pytest
 
 from bfbench.launch import LaunchFailed
 from bfbench.pipelines.command import row, runs_of, titled_rows
-from bfbench.pipelines.records import largest_that_fit, merge, record_of
+from bfbench.pipelines.records import largest_that_fit, merge, pause_us_of, record_of
 from bfbench.pipelines.ways import WAYS, command_of, configuration_of
 from commands import run
 
@@ -29,7 +29,7 @@ def events(img_per_sec=50.0, memory=(10.0, 30.0)):
 
 def record(way="pipe_ddp", batch=64, chunks=8, **given):
     return record_of(events(**given), way=way, label=WAYS[way].label, language="C++", ranks=2,
-                     batch_size=batch, chunks=chunks, emulated=False)
+                     batch_size=batch, chunks=chunks, emulated=False, pause_us=0)
 
 
 def test_a_record_sums_epochs_and_ranks():
@@ -70,8 +70,26 @@ def test_a_row():
 
 
 def test_ddp_runs_once_for_each_batch():
-    args = argparse.Namespace(ranks=[2], batches=[8, 16], chunks=[1, 2], ways=["ddp", "pipe"])
-    assert [run[0] for run in runs_of(args)] == ["ddp", "pipe", "pipe"] * 2
+    args = argparse.Namespace(ranks=[2], batches=[8, 16], chunks=[1, 2], ways=["ddp", "pipe"],
+                              compute=["sleep", "real"])
+    assert [run[0] for run in runs_of(args)] == ["ddp", "pipe", "pipe"] * 4
+    assert [run[-1] for run in runs_of(args)] == ["sleep"] * 6 + ["real"] * 6
+
+
+def test_what_is_slept_is_what_a_row_took():
+    # 100 rows in 2 layers: 400 half layers, whose three passes took 0.5 + 0.5 seconds.
+    assert pause_us_of(events(), 2) == round(1e6 / 1200)
+    assert pause_us_of([{"event": "epoch", "rows": 10 ** 9, "ranks": [{"seconds": seconds(
+        2.0, 0.5, 0.0)}]}], 2) == 1
+
+
+def test_tables_keep_kinds_of_compute_apart():
+    slept = record_of(events(img_per_sec=100.0), way="cache", label="", language="C++", ranks=2,
+                      batch_size=64, chunks=8, emulated=True, pause_us=30)
+    records = merge([record(), slept])
+    assert "of_pipe" not in records[1]
+    assert [title for title, _ in titled_rows(records)] == [
+        "2 ranks", "2 ranks, compute slept: 30 µs a row and half layer"]
 
 
 def test_each_way_is_a_configuration_with_a_part_more():
@@ -94,12 +112,16 @@ def test_a_run(tmp_path, capsys):
     found, _, page = run(tmp_path, "pipeline", "--ways", ",".join(ways), "--ranks", "2",
                          "--chunks", "2", "--batches", "24", "--epochs", "4", "--images", "96",
                          "--test-images", "40", "--layers", "3", "--width", "16", "--alpha", "0.6",
-                         "--device-mib", "100000")
+                         "--device-mib", "100000", "--compute", "real,sleep",
+                         "--slept-width", "16", "--pretrain", "1", "--pretrain-images", "96")
     records = found["records"]
     assert not found["not_run"]
-    assert [record["way"] for record in records] == list(ways)
-    assert [record["chunks"] for record in records] == [0, 2, 2, 2]
-    assert [record["stages"][-1] for record in records] == [1, 2, 2, 1]
+    assert [record["way"] for record in records] == list(ways) * 2
+    assert [record["chunks"] for record in records] == [0, 2, 2, 2] * 2
+    assert [record["stages"][-1] for record in records] == [1, 2, 2, 1] * 2
+    pauses = [record["pause_us"] for record in records]
+    assert pauses[:4] == [0] * 4 and pauses[4] > 0 and len(set(pauses[4:])) == 1
+    assert {record["pretrained_epochs"] for record in records} == {1}
     for record in records:
         assert record["img_per_sec"] > 0 and record["memory_mib"] > 0
         assert 0 <= record["accuracy"] <= 1

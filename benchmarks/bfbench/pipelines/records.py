@@ -2,7 +2,8 @@
 
 import statistics
 
-KEY = ("way", "ranks", "batch_size", "chunks")
+KEY = ("way", "ranks", "batch_size", "chunks", "emulated")
+PASSES = 3  # a backward pass counts as two forward passes
 FIGURES = ("img_per_sec", "seconds", "accuracy", "memory_mib", "bytes_per_sec")
 SHARES = ("loading", "forward", "backward", "bubble", "allreduce_exposed", "optimizer")
 
@@ -20,6 +21,15 @@ def record_of(events, **about):
             "bytes_per_sec": sum(rank["stage_bytes"] + rank["allreduce_bytes"]
                                  for epoch in epochs for rank in epoch["ranks"])
             / result["seconds"]}
+
+
+def pause_us_of(events, layers):
+    """Microseconds of a row in the forward pass of half a layer, from the last epoch of one rank:
+    at least 1."""
+    epoch = [event for event in events if event["event"] == "epoch"][-1]
+    seconds = epoch["ranks"][0]["seconds"]
+    passes = epoch["rows"] * 2 * layers * PASSES
+    return max(round(1e6 * (seconds["forward"] + seconds["backward"]) / passes), 1)
 
 
 def shares_of(epochs):

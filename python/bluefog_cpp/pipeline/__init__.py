@@ -6,6 +6,7 @@ group, whose backend "bluefog" is the one that moves them through shared memory.
 how many stages are left, is decided by the C++ core (docs/pipeline.md).
 """
 
+from bluefog_cpp.pipeline._cache import CacheOptions
 from bluefog_cpp.pipeline._elastic import ElasticPipeline
 from bluefog_cpp.pipeline._plans import (
     ElasticPlan,
@@ -17,5 +18,5 @@ from bluefog_cpp.pipeline._plans import (
 )
 from bluefog_cpp.pipeline._times import StepTimes
 
-__all__ = ["ElasticPipeline", "ElasticPlan", "EpochShares", "StepTimes", "freeze_bound",
-           "initial_micro_batches", "partition_layers", "pipeline_bubble"]
+__all__ = ["CacheOptions", "ElasticPipeline", "ElasticPlan", "EpochShares", "StepTimes",
+           "freeze_bound", "initial_micro_batches", "partition_layers", "pipeline_bubble"]

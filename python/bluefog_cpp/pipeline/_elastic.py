@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import torch
 import torch.distributed as dist
@@ -11,9 +10,12 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, MismatchError, PeerFailure, StateError
+from bluefog_cpp.errors import InvalidArgument, StateError
+from bluefog_cpp.pipeline._agreement import agree
+from bluefog_cpp.pipeline._cache import CacheOptions, FrozenOutputs, OutputCache
 from bluefog_cpp.pipeline._layers import Layers, Sends, StageLayers
 from bluefog_cpp.pipeline._plans import Skips, initial_micro_batches, partition_layers
+from bluefog_cpp.pipeline._sums import GradientSums
 from bluefog_cpp.pipeline._times import StepTimes, TimedStage
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -28,25 +30,6 @@ class _Groups:
     replicas: dist.ProcessGroup
 
 
-def _agree(problem: str, lines: Sequence[str]) -> None:
-    """Compares what ranks state before they rely on it."""
-    stated: list[tuple[str, list[str]]] = [("", [])] * dist.get_world_size()
-    dist.all_gather_object(stated, (problem, list(lines)))
-    rank = dist.get_rank()
-    if problem:
-        raise InvalidArgument(f"rank {rank}, {problem}")
-    for other, (found, _) in enumerate(stated):
-        if found:
-            raise PeerFailure(f"rank {rank}: rank {other} refused, {found}", other)
-    reference = stated[0][1]
-    for other, (_, theirs) in enumerate(stated):
-        for line, first in zip_longest(theirs, reference, fillvalue="nothing"):
-            if line != first:
-                raise MismatchError(
-                    f"rank {rank}, ElasticPipeline: expected the same on all ranks, found "
-                    f"'{first}' on rank 0, '{line}' on rank {other}")
-
-
 class ElasticPipeline:
     """A sequential model in stages over the ranks of torch.distributed's default group.
 
@@ -58,6 +41,9 @@ class ElasticPipeline:
     dimension 0. loss: of outputs and targets, the mean over rows. schedule: "1f1b" or "gpipe".
     micro_batches: at most so many a step, of equal rows; None: `initial_micro_batches`. costs:
     of layers; None: their numbers of parameters. skips, slack, frozen_share: as `partition_layers`.
+    bucket_bytes: the most bytes of gradients that replicas sum at a time, unless a parameter is
+    larger; it changes no bit. cache: where outputs of frozen layers are kept; inputs of a sample
+    have to be the same in every epoch then. It calls `bluefog_cpp.torch.init` if nobody has.
 
     Collective, as all methods that say so. Raises InvalidArgument for a model that is no sequence
     or shares parameters between layers, a number of stages that does not divide the ranks, and what
@@ -68,7 +54,8 @@ class ElasticPipeline:
     def __init__(self, model: nn.Module, loss: Loss, *, stages: int, schedule: str = "1f1b",
                  micro_batches: int | None = None, costs: Sequence[float] | None = None,
                  skips: Skips = (), slack: float = 0.05,
-                 frozen_share: float = core.frozen_share) -> None:
+                 frozen_share: float = core.frozen_share, bucket_bytes: int = 1 << 20,
+                 cache: CacheOptions | None = None) -> None:
         if not dist.is_initialized():
             raise StateError("ElasticPipeline: expected a default process group, found none: call "
                              'torch.distributed.init_process_group("bluefog") first')
@@ -78,6 +65,10 @@ class ElasticPipeline:
         self._skips = skips
         self._slack = slack
         self._frozen_share = frozen_share
+        self._bucket_bytes = bucket_bytes
+        self._sums: GradientSums | None = None
+        self._kept: FrozenOutputs | None = None
+        self._cache: OutputCache | None = None
         self._groups: dict[int, _Groups] = {}
         self._runs: dict[tuple[int, bool], tuple[PipelineScheduleSingle, TimedStage]] = {}
         self.times = StepTimes()
@@ -88,13 +79,16 @@ class ElasticPipeline:
             self._prepare(model, costs, stages)
             lines = [f"{stages} stages, {schedule}, {micro_batches} micro-batches",
                      f"slack {slack}, frozen layers count {frozen_share}",
+                     f"buckets of {bucket_bytes} bytes, a cache: {cache is not None}",
                      *self._layers.statement()]
         except InvalidArgument as error:
             problem = str(error)
-        _agree(problem, lines)
+        agree(problem, lines)
         for layer in range(len(self._layers)):
             for _, tensor in self._layers.tensors(layer):
                 dist.broadcast(tensor.detach(), 0)
+        if cache is not None:
+            self._cache = OutputCache(cache)
         self._take_place()
 
     def _prepare(self, model: nn.Module, costs: Sequence[float] | None, stages: int) -> None:
@@ -105,6 +99,9 @@ class ElasticPipeline:
         if self._wanted_micro_batches is not None and self._wanted_micro_batches < 1:
             raise InvalidArgument("ElasticPipeline: expected at least 1 micro-batch, found "
                                   f"{self._wanted_micro_batches}")
+        if self._bucket_bytes < 0:
+            raise InvalidArgument("ElasticPipeline: expected buckets of 0 bytes or more, found "
+                                  f"{self._bucket_bytes}")
         self.costs = self._layers.sizes() if costs is None else list(costs)
         if len(self.costs) != len(self._layers):
             raise InvalidArgument(f"ElasticPipeline: expected the costs of {len(self._layers)} "
@@ -150,6 +147,16 @@ class ElasticPipeline:
         """The number of layers that are frozen."""
         return self._layers.frozen
 
+    @property
+    def cached_rows(self) -> int:
+        """The rows of the last step whose frozen layers have come from the cache, on this rank."""
+        return 0 if self._kept is None else self._kept.found_rows
+
+    @property
+    def resumed_rows(self) -> int:
+        """Those of which it had the outputs of fewer layers, from which they were computed on."""
+        return 0 if self._kept is None else self._kept.resumed_rows
+
     def layers_of(self, stage: int) -> range:
         """The layers of a stage."""
         ends = [*self._begins[1:], len(self._layers)]
@@ -166,10 +173,20 @@ class ElasticPipeline:
             if layer not in own:
                 self._layers.drop(layer, optimizer)
         self._runs.clear()
-        self._module = StageLayers([self._layers.model[layer] for layer in own],
-                                   max(0, min(self.frozen, own.stop) - own.start))
+        layers = [self._layers.model[layer] for layer in own]
+        frozen = max(0, min(self.frozen, own.stop) - own.start)
+        self._kept = None
+        if self._cache is not None:
+            self._cache.take_depth(min(self.frozen, self.layers_of(0).stop))
+            if self.stage == 0 and frozen:
+                self._kept = FrozenOutputs(self._cache, layers[:frozen])
+        self._module = StageLayers(layers, frozen, self._kept)
         if self.stages not in self._groups:
             self._groups[self.stages] = self._make_groups()
+        if self._sums is not None:
+            self._sums.close()
+        self._sums = None if self.replicas == 1 else GradientSums(
+            self.trained_parameters(), self._groups[self.stages].replicas, self._bucket_bytes)
 
     def _make_groups(self) -> _Groups:
         ranks = range(dist.get_world_size())
@@ -192,9 +209,12 @@ class ElasticPipeline:
             # torch's 1F1B takes no fewer micro-batches than stages.
             kind = SCHEDULES[self._schedule] if count >= self.stages else ScheduleGPipe
             self._runs[rows, trains] = (
-                kind(stage, count, loss_fn=self._timed_loss if trains else None), stage)
+                kind(stage, count, loss_fn=self._timed_loss if trains else None,
+                     scale_grads=self._sums is None), stage)
         schedule, stage = self._runs[rows, trains]
         stage.times = self.times if trains else StepTimes()
+        stage.on_last_backward = (self._sums.begin_last_backward
+                                  if trains and self._sums is not None else None)
         return schedule
 
     def _timed_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -216,33 +236,46 @@ class ElasticPipeline:
         return first, targets if is_last else None
 
     def step(self, optimizer: torch.optim.Optimizer, inputs: torch.Tensor | None,
-             targets: torch.Tensor | None, rows: int,
-             all_rows: int | None = None) -> float | None:
+             targets: torch.Tensor | None, rows: int, all_rows: int | None = None,
+             samples: Sequence[int] = ()) -> float | None:
         """Collective. The gradients of all pipelines' rows, as those of one process with all of
         them, and a step of `optimizer` with them.
 
         inputs are looked at on first stages, targets on last ones. rows: of this pipeline, the same
         on all its ranks; 0 where it has none, which takes all_rows. all_rows: of all pipelines;
-        None: rows × replicas.
+        None: rows × replicas. samples: the rows' numbers in the data, looked at on first stages,
+        for the cache; none: nothing is kept of these rows, or used.
 
         Returns the mean loss of this pipeline's rows on its last stage, None elsewhere. Raises
         InvalidArgument for inputs or targets of other rows; an error of a rank leaves the others
         with an error of torch.distributed that names it, and the pipeline is of no more use.
         """
-        loss = self.compute_gradients(inputs, targets, rows, all_rows)
+        loss = self.compute_gradients(inputs, targets, rows, all_rows, samples)
         with self.times.part("total", "optimizer"), self.times.part("optimizer", "optimizer"):
             optimizer.step()
         return loss
 
     def compute_gradients(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
-                          rows: int, all_rows: int | None = None) -> float | None:
+                          rows: int, all_rows: int | None = None,
+                          samples: Sequence[int] = ()) -> float | None:
         """Collective. The gradients of `step` alone, in the parameters' `grad`."""
         self.times = StepTimes()
         with self.times.part("total", "gradients"):
-            return self._compute_gradients(inputs, targets, rows, all_rows)
+            return self._compute_gradients(inputs, targets, rows, all_rows, samples)
+
+    def _check_samples(self, rows: int, samples: Sequence[int]) -> None:
+        if self._cache is None or self.stage or not len(samples):
+            return
+        outside = [sample for sample in samples if not 0 <= sample < self._cache.samples]
+        if len(samples) != rows or outside:
+            raise InvalidArgument(
+                f"rank {dist.get_rank()}, ElasticPipeline: expected the numbers of {rows} samples, "
+                f"from 0 to {self._cache.samples - 1}, found {len(samples)}"
+                + (f", {outside[0]} among them" if outside else ""))
 
     def _compute_gradients(self, inputs: torch.Tensor | None, targets: torch.Tensor | None,
-                           rows: int, all_rows: int | None) -> float | None:
+                           rows: int, all_rows: int | None,
+                           samples: Sequence[int]) -> float | None:
         trained = [parameter for _, parameter in self.trained_parameters()]
         for parameter in trained:
             parameter.grad = None
@@ -250,6 +283,15 @@ class ElasticPipeline:
             raise InvalidArgument(
                 f"rank {dist.get_rank()}, ElasticPipeline: expected 0 rows or more, and at least "
                 f"1, and no fewer, of all pipelines, found {rows} and {all_rows}")
+        self._check_samples(rows, samples)
+        if self._sums is not None:
+            # One stage divides the losses itself.
+            self._sums.begin(1 if self.stages == 1 or not rows else self._micro_batches_of(rows),
+                             rows / (all_rows or rows * self.replicas))
+        if self._kept is not None:
+            with self.times.part("forward", "digest"):
+                self._kept.begin_step(list(samples))
+        digest = self.times.forward
         loss = None
         if rows:
             args, target = self._arguments(inputs, targets, rows)
@@ -260,36 +302,27 @@ class ElasticPipeline:
                 else:
                     self._run_of(rows).step(*args, target=target, losses=losses,
                                             return_outputs=False)
-            self.times.waiting -= self.times.forward + self.times.backward
+            self.times.waiting -= self.times.forward + self.times.backward - digest
             if self.stage == self.stages - 1:
                 loss = float(torch.stack([one.detach() for one in losses]).mean())
-        if self.replicas > 1:
-            with self.times.part("averaging", "all-reduce"):
-                self._sum_gradients(trained, rows / (all_rows or rows * self.replicas))
+        if self._kept is not None:
+            self._kept.end_step()
+        if self._sums is not None:
+            self._sums.finish(self.times)
         return loss
 
     def _run_alone(self, inputs: torch.Tensor, targets: torch.Tensor | None,
                    losses: list[torch.Tensor]) -> None:
         assert targets is not None
         count = self._micro_batches_of(len(inputs))
-        for own, target in zip(inputs.chunk(count), targets.chunk(count)):
+        for i, (own, target) in enumerate(zip(inputs.chunk(count), targets.chunk(count))):
             with self.times.part("forward", "forward"):
                 loss = self._loss(self._module(own), target)
+            if i == count - 1 and self._sums is not None:
+                self._sums.begin_last_backward()
             with self.times.part("backward", "backward"):
                 (loss / count).backward()
             losses.append(loss)
-
-    def _sum_gradients(self, trained: list[nn.Parameter], share: float) -> None:
-        """Every replica calls it, with what it has: one all-reduce of all gradients."""
-        if not trained:
-            return
-        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
-        flat = torch.cat(parts).mul_(share)
-        self.times.averaged_parameters = flat.numel()
-        self.times.averaged_bytes = flat.nbytes
-        dist.all_reduce(flat, group=self._groups[self.stages].replicas)
-        for parameter, part in zip(trained, flat.split([p.numel() for p in trained])):
-            parameter.grad = part.view_as(parameter)
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor | None, rows: int) -> torch.Tensor | None:
@@ -326,7 +359,9 @@ class ElasticPipeline:
                 after = self._placed(stages, frozen)
             except InvalidArgument as error:
                 problem = str(error)
-        _agree(problem, [f"{stages} stages, {frozen} frozen layers"])
+        agree(problem, [f"{stages} stages, {frozen} frozen layers"])
+        if (stages, frozen) == (self.stages, self.frozen):
+            return  # outputs that are kept stay good
         self._layers.freeze(frozen, optimizer)
         moves = core.layer_moves(dist.get_world_size(), len(self._layers), self._begins, after)
         rank = dist.get_rank()

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.pipeline._cache import FrozenOutputs
 
 _STATE_TAG = 1
 # Messages on their way, with the tensors that they send.
@@ -138,18 +139,26 @@ def _cut(inputs: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
 
 
 class StageLayers(nn.Module):
-    """The layers of one stage, of which the first `frozen` have no backward pass."""
+    """The layers of one stage, of which the first `frozen` have no backward pass. kept: of a first
+    stage, their outputs that a cache has."""
 
-    def __init__(self, layers: list[nn.Module], frozen: int) -> None:
+    def __init__(self, layers: list[nn.Module], frozen: int,
+                 kept: FrozenOutputs | None = None) -> None:
         super().__init__()
+        self._kept = kept
         self.layers = nn.ModuleList(layers)
         self.frozen = frozen
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         values = inputs
+        # torch's stages find out shapes by a run on zeros, which is without gradients.
+        kept = self._kept if torch.is_grad_enabled() else None
         with torch.no_grad():
-            for layer in list(self.layers)[:self.frozen]:
-                values = layer.eval()(values)
+            if kept is not None and kept.is_asked:
+                values = kept.of(inputs)
+            else:
+                for layer in list(self.layers)[:self.frozen]:
+                    values = layer.eval()(values)
         if self.frozen and torch.is_grad_enabled():
             # torch's stages hand a gradient back whether it is needed or not.
             values = _cut(inputs, values) if inputs.requires_grad else values

@@ -1,7 +1,7 @@
 """The uses of a rank's time in a step."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,9 @@ class StepTimes:
     waiting: float = 0.0
     """The rest of torch's schedule: waits for other stages, the bubble."""
     averaging: float = 0.0
-    """The all-reduce with the replicas, which follows the passes: nothing hides it."""
+    """The all-reduce with the replicas, as far as nothing else of the step hides it."""
+    averaging_whole: float = 0.0
+    """The same from its begin, in the last backward pass, to its end."""
     optimizer: float = 0.0
     """The local step."""
     total: float = 0.0
@@ -46,9 +48,11 @@ class StepTimes:
 
 
 class TimedStage(PipelineStage):
-    """torch's stage, whose passes and messages are counted in `times`."""
+    """torch's stage, whose passes and messages are counted in `times`, and which calls
+    `on_last_backward` before the last backward pass of a step."""
 
     times = StepTimes()
+    on_last_backward: Callable[[], None] | None = None
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         with self.times.part("forward", f"forward {fwd_chunk_id}"):
@@ -58,6 +62,9 @@ class TimedStage(PipelineStage):
         return output
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
+        is_last = self.chunks is not None and bwd_chunk_id == self.chunks - 1
+        if is_last and self.on_last_backward is not None:
+            self.on_last_backward()
         with self.times.part("backward", f"backward {bwd_chunk_id}"):
             super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
         if not self.is_first:

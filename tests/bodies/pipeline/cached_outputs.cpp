@@ -1,18 +1,10 @@
 // Outputs of frozen layers that are computed once.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <csignal>
-#include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +13,6 @@
 #include "ops/collectives.hpp"
 #include "pipeline/epoch_shares.hpp"
 #include "pipeline/pipeline.hpp"
-#include "pipeline/runtime/activation_cache.hpp"
 #include "tests/bodies/pipeline/support.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
@@ -29,140 +20,17 @@
 namespace bluefog::testing {
 namespace {
 
-using pipeline::ActivationCache;
 using pipeline::CacheOptions;
 using pipeline::Pipeline;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kSamples = 40;
-constexpr std::size_t kRowBytes = 200;
 
-using Row = std::array<std::byte, kRowBytes>;
-
-Row row_of(std::int64_t sample) {
-  Row row{};
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    row[i] = static_cast<std::byte>(sample * 7 + static_cast<std::int64_t>(i) * 3);
-  }
-  return row;
-}
-
-std::string folder() { return std::filesystem::temp_directory_path().string(); }
-
-/// Memory for half of the samples, and a file for a quarter: rows take 256 bytes.
-CacheOptions half_in_memory() {
-  return {.samples = kSamples,
-          .memory_bytes = kSamples / 2 * 256,
-          .disk_bytes = kSamples / 4 * 256,
-          .folder = folder()};
-}
-
-TEST(ActivationCache, EveryRankOfAHostFindsTheVeryBytes) {
-  on_ranks(pipeline_ranks(), [](Context& context) {
-    ActivationCache cache(context, half_in_memory());
-    cache.begin_generation(kRowBytes);
-    const auto size = static_cast<std::int64_t>(context.size());
-    for (std::int64_t sample = context.rank(); sample < kSamples; sample += size) {
-      cache.store(sample, 11, row_of(sample));
-    }
-    ops::barrier(context);
-    std::int64_t found = 0;
-    for (std::int64_t sample = 0; sample < kSamples; ++sample) {
-      Row row{};
-      if (cache.find(sample, 11, row)) {
-        EXPECT_EQ(row, row_of(sample)) << sample;
-        ++found;
-      }
-    }
-    // Shares of the memory are whole rows.
-    EXPECT_LE(found, kSamples * 3 / 4);
-    EXPECT_GE(found, kSamples * 3 / 4 - size);
-    ops::barrier(context);  // who leaves takes its rows along
-  });
-}
-
-TEST(ActivationCache, NothingStaleIsFound) {
-  on_ranks(pipeline_ranks(), [](Context& context) {
-    ActivationCache cache(context, half_in_memory());
-    Row row{};
-    EXPECT_FALSE(cache.find(0, 1, row));
-    cache.begin_generation();
-    cache.store(0, 1, row_of(0));  // rows of no size have no place
-    EXPECT_FALSE(cache.find(0, 1, row));
-    ops::barrier(context);
-    cache.begin_generation(kRowBytes);
-    EXPECT_FALSE(cache.find(0, 1, row));
-    ops::barrier(context);
-    if (context.rank() == 0) {
-      cache.store(0, 1, row_of(0));
-      cache.store(0, 2, row_of(5));  // stays what it is
-    }
-    ops::barrier(context);
-    EXPECT_TRUE(cache.find(0, 1, row));
-    EXPECT_EQ(row, row_of(0));
-    EXPECT_FALSE(cache.find(0, 2, row));
-    ops::barrier(context);
-    cache.begin_generation(kRowBytes);
-    EXPECT_FALSE(cache.find(0, 1, row));
-    ops::barrier(context);
-  });
-}
-
-/// No file stays behind, and what a full disk says is heard.
-TEST(ActivationCache, AFullDiskIsNamed) {
-  on_ranks(pipeline_ranks(), [](Context& context) {
-    CacheOptions options = half_in_memory();
-    options.memory_bytes = 0;
-    std::int64_t number = ::getpid();
-    ops::broadcast(context, {.data = &number, .count = 1, .dtype = Dtype::Int64}, 0);
-    options.folder += fmt::format("/activation_cache_test_{}", number);
-    std::filesystem::create_directory(options.folder);
-    ops::barrier(context);
-    ActivationCache cache(context, options);
-    ops::barrier(context);
-    EXPECT_TRUE(std::filesystem::is_empty(options.folder));
-    cache.begin_generation(kRowBytes);
-    ops::barrier(context);
-    if (context.rank() == 0) {
-      rlimit before{};
-      ::getrlimit(RLIMIT_FSIZE, &before);
-      auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-      rlimit none = before;
-      none.rlim_cur = 100;
-      ::setrlimit(RLIMIT_FSIZE, &none);
-      const std::string text = error_of<TransportError>([&] { cache.store(0, 1, row_of(0)); });
-      ::setrlimit(RLIMIT_FSIZE, &before);
-      std::signal(SIGXFSZ, handler);
-      EXPECT_THAT(text, HasSubstr("activation cache: expected to write 200 bytes of '"));
-      EXPECT_THAT(text, HasSubstr("File too large"));
-      Row row{};
-      EXPECT_FALSE(cache.find(0, 1, row)) << "half a row";
-      cache.store(1, 1, row_of(1));
-      EXPECT_TRUE(cache.find(1, 1, row));
-      std::filesystem::remove(options.folder);
-    }
-    ops::barrier(context);
-  });
-}
-
-TEST(ActivationCache, WhatMakesNoCacheIsRefused) {
-  on_ranks(pipeline_ranks(), [](Context& context) {
-    const auto refusal = [&](const CacheOptions& options) {
-      return error_of<InvalidArgument>([&] { ActivationCache(context, options); });
-    };
-    EXPECT_THAT(refusal({.samples = 0}), HasSubstr("expected at least 1 sample"));
-    EXPECT_THAT(refusal({.samples = 1, .memory_bytes = -1}), HasSubstr("found 1, -1 and 0"));
-    EXPECT_THAT(refusal({.samples = 1, .disk_bytes = 1}), HasSubstr("expected a folder"));
-  });
-  on_ranks(pipeline_ranks(1, 1), [](Context& context) {
-    EXPECT_THAT(error_of<InvalidArgument>([&] {
-                  ActivationCache(context,
-                                  {.samples = 1, .disk_bytes = 1, .folder = "/no/such/folder"});
-                }),
-                HasSubstr("expected a file that can be written in '/no/such/folder', found: No "
-                          "such file or directory"));
-  });
-}
+/// Rows on all ranks together.
+struct EpochRows {
+  std::int64_t cached = 0;   ///< whose outputs came from the cache
+  std::int64_t resumed = 0;  ///< that went on from an earlier depth
+};
 
 /// Epochs of a pipeline, with a cache or without.
 class EpochRun {
@@ -176,23 +44,26 @@ class EpochRun {
   void rearrange(const pipeline::Arrangement& wanted) { pipeline_.rearrange(wanted, optimizer_); }
 
   /// @return the rows that came from the cache, on all ranks together.
-  std::int64_t train_epoch(std::int64_t epoch) {
+  std::int64_t train_epoch(std::int64_t epoch) { return epoch_rows(epoch).cached; }
+
+  EpochRows epoch_rows(std::int64_t epoch) {
     shares_.begin_epoch(epoch);
-    std::int64_t cached = 0;
+    std::array<std::int64_t, 2> found{};
     while (shares_.left() > 0) {
       const auto own = shares_.next(pipeline_.layout().replicas(), pipeline_.replica());
       const at::Tensor rows = torch::tensor(own.samples, at::kLong);
-      cached += pipeline_
-                    .step(optimizer_, {.inputs = data_.inputs.index_select(0, rows),
-                                       .targets = data_.targets.index_select(0, rows),
-                                       .rows = std::ssize(own.samples),
-                                       .all_rows = own.rows,
-                                       .samples = own.samples})
-                    .cached_rows;
+      const auto result =
+          pipeline_.step(optimizer_, {.inputs = data_.inputs.index_select(0, rows),
+                                      .targets = data_.targets.index_select(0, rows),
+                                      .rows = std::ssize(own.samples),
+                                      .all_rows = own.rows,
+                                      .samples = own.samples});
+      found[0] += result.cached_rows;
+      found[1] += result.resumed_rows;
     }
-    ops::allreduce(context_, {.data = &cached, .count = 1, .dtype = Dtype::Int64},
+    ops::allreduce(context_, {.data = found.data(), .count = 2, .dtype = Dtype::Int64},
                    {.reduction = ops::Reduction::Sum});
-    return cached;
+    return {.cached = found[0], .resumed = found[1]};
   }
   Pipeline& pipeline() { return pipeline_; }
   torch::nn::Sequential& model() { return model_; }
@@ -211,7 +82,7 @@ CacheOptions for_all(std::int64_t memory_rows) {
   return {.samples = kSamples,
           .memory_bytes = memory_rows * 64,
           .disk_bytes = 1 << 20,
-          .folder = folder()};
+          .folder = std::filesystem::temp_directory_path().string()};
 }
 
 TEST(CachedOutputs, TrainingIsWhatItIsWithoutThem) {
@@ -270,6 +141,64 @@ TEST(CachedOutputs, AreEachHostsOwn) {
       EXPECT_LE((own[i].tensor - expected[i].tensor).abs().max().item<double>(),
                 kPipelineTolerance);
     }
+  });
+}
+
+/// The layers before the depth that was kept are not computed again, by whichever pipeline.
+TEST(CachedOutputs, AnotherDepthGoesOnFromThem) {
+  on_ranks(pipeline_ranks(), [](Context& context) {
+    const int stages = context.size() == 4 ? 2 : 1;
+    EpochRun plain(context, stages, {});
+    EpochRun cached(context, stages, for_all(kSamples / 2));
+    std::int64_t epoch = 0;
+    // Three stages cannot become one and two; the third arrangement changes the stages alone.
+    const std::vector<pipeline::Arrangement> all{
+        {.stages = stages, .frozen = 2}, {.stages = 1, .frozen = 3}, {.stages = 1, .frozen = 5}};
+    for (const pipeline::Arrangement& wanted : all) {
+      plain.rearrange(wanted);
+      cached.rearrange(wanted);
+      plain.train_epoch(epoch);
+      const EpochRows rows = cached.epoch_rows(epoch++);
+      EXPECT_EQ(rows.cached, 0);
+      // All but the first micro-batch of each pipeline, which shows the form of rows: 4 of 12.
+      const std::int64_t replicas = cached.pipeline().layout().replicas();
+      const std::int64_t shown = replicas * ((12 / replicas + 2) / 3);
+      EXPECT_EQ(rows.resumed, wanted.frozen == 2 ? 0 : kSamples - shown) << wanted.frozen;
+    }
+    const auto expected = plain.pipeline().trained_parameters();
+    const auto found = cached.pipeline().trained_parameters();
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_LE((found[i].tensor - expected[i].tensor).abs().max().item<double>(),
+                kPipelineTolerance);
+    }
+  });
+}
+
+TEST(CachedOutputs, AnotherDepthDoesNotGoOnFromStaleOnes) {
+  on_ranks(pipeline_ranks(), [](Context& context) {
+    EpochRun run(context, 1, for_all(kSamples));
+    run.rearrange({.stages = 1, .frozen = 2});
+    run.train_epoch(0);
+    {
+      const torch::NoGradGuard no_grad;
+      run.model()->ptr(0)->parameters().front().add_(1);
+    }
+    run.rearrange({.stages = 1, .frozen = 3});
+    const EpochRows rows = run.epoch_rows(1);
+    EXPECT_EQ(rows.cached, 0);
+    EXPECT_EQ(rows.resumed, 0);
+  });
+}
+
+/// Another number of stages leaves what is kept, where its depth stays.
+TEST(CachedOutputs, OtherStagesKeepThem) {
+  on_ranks(pipeline_ranks(2), [](Context& context) {
+    EpochRun run(context, context.size(), for_all(kSamples));
+    run.rearrange({.stages = context.size(), .frozen = 1});
+    run.train_epoch(0);
+    run.rearrange({.stages = 1, .frozen = 1});
+    EXPECT_GT(run.epoch_rows(1).cached, 0);
   });
 }
 

@@ -71,6 +71,20 @@ TEST(Pipeline, LossAndGradientsAreThoseOfOneProcess) {
   });
 }
 
+TEST(Pipeline, GivenCostsDecideWhereStagesEnd) {
+  on_ranks(pipeline_ranks(2, 2), [](Context& context) {
+    auto model = five_layers();
+    const std::vector<double> costs{1, 0, 1, 1, 0, 9, 0, 1};
+    const Pipeline pipeline = pipeline_on(context, model, {.stages = 2, .costs = costs});
+    EXPECT_EQ(pipeline.costs(), costs);
+    EXPECT_EQ(pipeline.partition(), pipeline::Partition({0, 5}, 8));
+    // By numbers of parameters: 56, 72, 16, 63 and 28.
+    auto other = five_layers();
+    EXPECT_EQ(pipeline_on(context, other, {.stages = 2}).partition(),
+              pipeline::Partition({0, 2}, 8));
+  });
+}
+
 TEST(Pipeline, SchedulesGiveTheSameBits) {
   on_ranks(pipeline_ranks(), [](Context& context) {
     for (const int stages : stages_on(context.size())) {

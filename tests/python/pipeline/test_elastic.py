@@ -244,6 +244,14 @@ def test_what_a_step_takes_and_moves():
         assert pipe.times == times
 
 
+def test_given_costs_decide_where_stages_end():
+    stages = 2
+    pipe = ElasticPipeline(five_layers(), loss, stages=stages, costs=[1.0, 0, 1, 1, 0, 9, 0, 1])
+    assert [pipe.layers_of(stage) for stage in range(2)] == [range(5), range(5, 8)]
+    # By numbers of parameters: 56, 72, 16, 63 and 28.
+    assert ElasticPipeline(five_layers(), loss, stages=stages).layers_of(0) == range(2)
+
+
 def refusal(kind, call, *args, **arguments):
     with pytest.raises(kind) as raised:
         call(*args, **arguments)
