@@ -360,7 +360,7 @@ def stop() -> None:
     if runtime is not None:
         _, _, lost, joined = runtime.context.membership
         _has_changed = _has_changed or bool(lost or joined) or runtime.leaves
-        if runtime.context.is_applicant:
+        if runtime.context.is_applicant and not runtime.is_new:  # else `enter` has failed
             runtime.context.log_warning("this process was to join the others, and has not: it ends "
                                         "without a call of enter()")
         runtime.close()

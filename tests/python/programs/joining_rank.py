@@ -349,6 +349,8 @@ def check(bfrun: str, server: preloaded.Server, case: str) -> None:
         problem = f"expected ranks {ranks}, lost {lost}, joined {joined} on all ranks"
     elif case == "other" and "MismatchError" not in job.stderr:
         problem = "expected a MismatchError on the process that was to join"
+    elif "without a call of enter" in job.stderr:
+        problem = "expected no word on a missing enter(), which every process has called"
     if problem:
         sys.exit(f"{case}: {problem}\n{job.stdout}\n{job.stderr}")
     print(f"{case}: passed; the longest step took {max(int(each[5]) for each in said)} ms",
