@@ -235,8 +235,8 @@ TEST(Joiners, ARankThatLeavesTakesNothingAlong) {
       DistributedOptimizerOptions options;
       options.algorithm = name;
       // On a ring ranks differ, and those that stay would not have the mean of all by themselves.
-      options.schedule = topology::static_schedule(
-          topology::ring(kRanks, topology::RingStyle::Right));
+      options.schedule =
+          topology::static_schedule(topology::ring(kRanks, topology::RingStyle::Right));
       at::Tensor at_departure;
       int shrunk = 0;
       options.when_shrunk = [&](const std::shared_ptr<Context>& group) {

@@ -26,6 +26,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 ADDRESS = "PRELOADED_ADDRESS"
@@ -33,6 +34,8 @@ NOTE = "BFRUN_EXIT_NOTE"
 """The variable of bfrun that names a descriptor which a rank inherits."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 MODULES = ("torch", "torch.utils.data", "bluefog_cpp.torch")
+KEPT_S = 0.5
+"""How long what a process has started may outlive it."""
 KILLED = 1000
 """What is added to the number of a signal, to tell it from an exit code."""
 
@@ -115,17 +118,26 @@ class Forks:
         self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, self._end)
         self._processes: dict[int, socket.socket] = {}
         """The client of each process."""
+        self._left: list[tuple[float, int]] = []
+        """When the groups of processes that have ended are killed: as by bfrun, what a rank has
+        started ends with it, a moment later."""
         self._request = None
         self._has_ended = False
 
     def serve(self):
         """Returns None at the end, and in each forked process what it is to be."""
         while not self._has_ended and self._request is None:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(0.1 if self._left else None):
                 key.data()
                 if self._request is not None or self._has_ended:
                     break
+            self._kill_left()
         return self._request
+
+    def _kill_left(self) -> None:
+        while self._left and self._request is None and time.monotonic() > self._left[0][0]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._left.pop(0)[1], signal.SIGKILL)
 
     def _end(self) -> None:
         self._has_ended = True
@@ -141,6 +153,7 @@ class Forks:
         request = json.loads(line.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
         pid = os.fork()
         if pid == 0:
+            os.setsid()
             self._request = request | {"descriptors": list(descriptors)}
             self._selector.close()
             for each in (self._listening, line, *self._processes.values()):
@@ -165,6 +178,7 @@ class Forks:
         self._selector.unregister(end)
         os.close(end)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self._left.append((time.monotonic() + KEPT_S, pid))
         line = self._processes.pop(pid)
         with contextlib.suppress(KeyError):
             self._selector.unregister(line)
