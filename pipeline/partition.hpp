@@ -21,7 +21,8 @@ struct PartitionOptions {
   int stages = 1;                       ///< K, at least 1
   int frozen = 0;                       ///< the first so many layers are frozen
   std::vector<SkipConnection> skips{};  ///< between layers; no stage ends inside of one
-  double slack = 0.05;                  ///< how far a stage may exceed the mean, in units of it
+  /// How far a stage may exceed the mean, in units of it; up to six times that where it pays.
+  double slack = 0.05;
   /// The share of its cost that a frozen layer counts, above 0: with 1 stages stay as they are,
   /// whatever is frozen.
   double frozen_share = kFrozenShare;
@@ -56,6 +57,7 @@ class Partition {
 /// The division of layers into stages of about equal cost. Stage by stage: with m the cost that is
 /// left over the stages that are left, a stage takes layers while its sum stays at most
 /// m (1 + slack), at least one, and leaves one for each stage behind it; the last takes the rest.
+/// Where two to six times the slack makes the costliest stage cheaper, that is the slack.
 /// A frozen layer counts `frozen_share` of its cost. Layers that a skip connection ties together
 /// stay together, and layers of cost 0 stay with the one before (the first ones with the next one).
 /// @param costs of the layers, 0 or more: numbers of parameters, or seconds. Same everywhere.

@@ -14,6 +14,9 @@ namespace {
 
 /// Sums of costs in another order differ by roundings, which decide nothing.
 constexpr double kCostRounding = 1e-9;
+/// Measured costs of equal layers differ by more than a small slack, which leaves the last stage
+/// what the first ones could not take.
+constexpr int kMostSlacks = 6;
 
 double counted(std::span<const double> costs, int layer, int frozen, double frozen_share) {
   return costs[static_cast<std::size_t>(layer)] * (layer < frozen ? frozen_share : 1.0);
@@ -90,6 +93,31 @@ void check_stages(int stages, const Groups& groups, std::span<const double> cost
   }
 }
 
+/// Where stages begin, and the cost of the costliest one.
+struct Division {
+  std::vector<int> begins;
+  double largest = 0;
+};
+
+Division divided(const Groups& groups, int stages, double slack) {
+  Division division;
+  double left = std::reduce(groups.costs.begin(), groups.costs.end());
+  std::size_t next = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto stages_left = static_cast<std::size_t>(stages - stage);
+    const double most = left / static_cast<double>(stages_left) * (1 + slack + kCostRounding);
+    division.begins.push_back(groups.begins[next]);
+    double sum = groups.costs[next++];
+    while (groups.costs.size() - next > stages_left - 1 &&
+           (stages_left == 1 || sum + groups.costs[next] <= most)) {
+      sum += groups.costs[next++];
+    }
+    left -= sum;
+    division.largest = std::max(division.largest, sum);
+  }
+  return division;
+}
+
 }  // namespace
 
 Partition::Partition(std::vector<int> begins, int layers)
@@ -130,22 +158,14 @@ Partition partition_layers(std::span<const double> costs, const PartitionOptions
   check(costs, options);
   const Groups groups = groups_of(costs, options);
   check_stages(options.stages, groups, costs);
-  std::vector<int> begins;
-  double left = std::reduce(groups.costs.begin(), groups.costs.end());
-  std::size_t next = 0;
-  for (int stage = 0; stage < options.stages; ++stage) {
-    const auto stages_left = static_cast<std::size_t>(options.stages - stage);
-    const double most =
-        left / static_cast<double>(stages_left) * (1 + options.slack + kCostRounding);
-    begins.push_back(groups.begins[next]);
-    double sum = groups.costs[next++];
-    while (groups.costs.size() - next > stages_left - 1 &&
-           (stages_left == 1 || sum + groups.costs[next] <= most)) {
-      sum += groups.costs[next++];
+  Division best = divided(groups, options.stages, options.slack);
+  for (int times = 2; times <= kMostSlacks; ++times) {
+    Division other = divided(groups, options.stages, options.slack * times);
+    if (other.largest * (1 + kCostRounding) < best.largest) {
+      best = std::move(other);
     }
-    left -= sum;
   }
-  return {std::move(begins), static_cast<int>(costs.size())};
+  return {std::move(best.begins), static_cast<int>(costs.size())};
 }
 
 double largest_stage(std::span<const double> costs, int frozen, const Partition& partition,

@@ -169,6 +169,19 @@ def case_learns(runner):
         check(losses[-1] < losses[0] / 2, "half of the first loss", losses)
 
 
+    # A run that goes on from what another one has saved knows the classes at once.
+    model = runner.folder / "model"
+    text = SMALL.replace("epochs: 4", "epochs: 1") + "by_gradients: false\n"
+    runner.train(SMALL.replace("epochs: 4", "epochs: 8") + "by_gradients: false\n",
+                 "--save", model)
+    _, events = runner.train(text.replace("lr: 0.01", "lr: 0.00001"), "--start", model,
+                             "--skip", BATCH)
+    accuracy = events["result"][0]["test_accuracy"]
+    check(accuracy > 0.9, "an accuracy above 0.9 from the start", accuracy)
+    check(events["epoch"][0]["rows"] == IMAGES - BATCH, "the images behind those that are skipped",
+          events["epoch"][0]["rows"])
+
+
 def case_cifar(runner):
     folder = runner.folder / "cifar"
     folder.mkdir()
@@ -213,6 +226,11 @@ def case_errors(runner):
             ("layers: 1\nwidth: 10\npatch: 4\n", (), None, "a width of 10 and 4 heads"),
             (SMALL, (), missing, "does not exist"),
             (SMALL, ("--images", "-1"), None, "--images"),
+            (SMALL, ("--skip", IMAGES), None,
+             f"--skip: expected less than the {IMAGES} images of"),
+            (SMALL, ("--start", missing), None, f"--start {missing}: expected a model"),
+            (SMALL + "epochs: 1\n".replace("epochs", "seed"), ("--save", missing / "file"), None,
+             "expected a file that can be written"),
             (SMALL, ("--metrics", missing / "file"), None, "cannot be opened for writing"),
             ("cache: true\ncache_folder: /nowhere\n" + SMALL, (), None, "/nowhere")):
         done = runner.run(text, *options, data=data)

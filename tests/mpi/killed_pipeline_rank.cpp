@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "bluefog_cpp/context.hpp"
@@ -56,31 +58,60 @@ struct LastStep : torch::optim::SGD {
   bool is_due = false;
 };
 
+constexpr double kRate = 0.01;
+constexpr double kTolerance = 1e-5;  // of float32 values of size 1, after some steps
+
+torch::nn::Sequential make_model(const Mine& mine) {
+  torch::manual_seed(1);
+  return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Linear(8, 8), mine,
+                               torch::nn::Linear(8, 2));
+}
+
+at::Tensor inputs() { return at::linspace(-1, 1, 32).view({8, 4}); }
+
+/// Whether the stage's parameters are those of one process that has trained as long.
+void check_training(const bluefog::pipeline::Pipeline& pipeline) {
+  auto alone = make_model(Mine());
+  torch::optim::SGD sgd(alone->parameters(), torch::optim::SGDOptions(kRate));
+  for (int step = 0; step < 2 * kStep; ++step) {
+    sgd.zero_grad();
+    torch::mse_loss(alone->forward(inputs()), at::ones({8, 2})).backward();
+    sgd.step();
+  }
+  for (const auto& [name, tensor] : pipeline.trained_parameters()) {
+    const double off = (tensor - alone->named_parameters()[name]).abs().max().item<double>();
+    if (!(off <= kTolerance)) {
+      throw std::runtime_error(name + " is off by " + std::to_string(off));
+    }
+  }
+}
+
 /// @param phase of the step in which rank 1 dies; empty: none.
 void train(const std::shared_ptr<bluefog::Context>& context, int stages, std::string_view phase) {
-  torch::manual_seed(1);
   Mine mine;
   mine->phase = phase;
-  torch::nn::Sequential model(torch::nn::Linear(4, 8), torch::nn::Linear(8, 8), mine,
-                              torch::nn::Linear(8, 2));
+  auto model = make_model(mine);
   bluefog::pipeline::Pipeline pipeline(context, model.ptr(),
                                        [](const at::Tensor& outputs, const at::Tensor& targets) {
                                          return torch::mse_loss(outputs, targets);
                                        },
                                        {.stages = stages, .micro_batches = 4});
-  LastStep optimizer(model->parameters(), torch::optim::SGDOptions(0.01));
+  LastStep optimizer(model->parameters(), torch::optim::SGDOptions(kRate));
   const bool is_victim = context->rank() == kVictim && !phase.empty();
   for (int step = 0; step < 2 * kStep; ++step) {
     const bool is_due = is_victim && step == kStep;
     mine->is_due = is_due;
     optimizer.is_due = is_due && phase == "optimizer";
-    pipeline.step(optimizer, {.inputs = at::ones({8, 4}), .targets = at::ones({8, 2}), .rows = 8});
+    pipeline.step(optimizer, {.inputs = inputs(), .targets = at::ones({8, 2}), .rows = 8});
     if (step == kStep && phase == "rearrange") {
       if (is_victim) {
         die();
       }
       pipeline.rearrange({.stages = 1, .frozen = 1}, optimizer);
     }
+  }
+  if (phase.empty()) {
+    check_training(pipeline);
   }
 }
 

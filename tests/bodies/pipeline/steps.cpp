@@ -81,7 +81,7 @@ TEST(Pipeline, GivenCostsDecideWhereStagesEnd) {
     // By numbers of parameters: 56, 72, 16, 63 and 28.
     auto other = five_layers();
     EXPECT_EQ(pipeline_on(context, other, {.stages = 2}).partition(),
-              pipeline::Partition({0, 2}, 8));
+              pipeline::Partition({0, 3}, 8));
   });
 }
 

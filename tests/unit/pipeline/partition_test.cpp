@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -44,6 +45,18 @@ TEST(Partition, EqualLayersInEqualStages) {
               ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
 }
 
+/// Four layers that were measured a little too slow leave none of theirs to the last stage.
+TEST(Partition, MeasuredCostsOfEqualLayersMayDifferBySomePercent) {
+  std::vector<double> costs(16, 1.0);
+  std::fill_n(costs.begin(), 4, 1.08);
+  EXPECT_THAT(sizes(partition_layers(costs, {.stages = 4})), ElementsAre(4, 4, 4, 4));
+  EXPECT_THAT(sizes(partition_layers(costs, {.stages = 4, .slack = 0})), ElementsAre(3, 4, 4, 5))
+      << "no slack stays none";
+  // A larger slack would make the first stage the costliest one.
+  EXPECT_THAT(sizes(partition_layers(std::vector<double>{1, 1, 0.3, 1, 1}, {.stages = 2})),
+              ElementsAre(2, 3));
+}
+
 TEST(Partition, FrozenLayersCountASixth) {
   // 6 of a sixth and 6 whole ones are 7: a stage of 1.75 has the frozen ones alone.
   EXPECT_THAT(sizes(partition_layers(equal(12), {.stages = 4, .frozen = 6})),
@@ -58,9 +71,9 @@ TEST(Partition, FrozenLayersMayCountAsOthers) {
   EXPECT_EQ(partition_layers(equal(12), frozen), partition_layers(equal(12), {.stages = 4}));
   EXPECT_EQ(largest_stage(equal(12), 6, partition_layers(equal(12), frozen), 1), 6);
   EXPECT_EQ(fewest_stages(equal(12), frozen, 6), 4);
-  // 6 of 1 and 6 of 2 are 18: stages of at most 4.5 and their slack, and then of what is left.
+  // 6 of 1 and 6 of 2 are 18: 4.5 and 0.05 of it would leave the last stage 6, 0.15 of it leaves 4.
   EXPECT_THAT(sizes(partition_layers(equal(12), {.stages = 4, .frozen = 6, .frozen_share = 0.5})),
-              ElementsAre(4, 3, 2, 3));
+              ElementsAre(5, 3, 2, 2));
 }
 
 TEST(Partition, SlackIsOfTheMean) {
@@ -94,7 +107,7 @@ TEST(Partition, LayersWithoutACostMakeNoStage) {
       HasSubstr("expected 1 to 2 stages"));
 }
 
-/// Every stage but the last holds the rule; no layer is lost.
+/// Every stage but the last holds the rule, with the slack or a multiple; no layer is lost.
 TEST(Partition, TheRuleHoldsForDrawnCosts) {
   std::mt19937 engine(3);
   for (int draw = 0; draw < 300; ++draw) {
@@ -114,16 +127,25 @@ TEST(Partition, TheRuleHoldsForDrawnCosts) {
       }
       return sum;
     };
+    const auto holds = [&](int times) {
+      bool all = true;
+      for (int stage = 0; stage < found.stages(); ++stage) {
+        const int begin = found.begin(stage);
+        const int end = found.end(stage);
+        const int left = found.stages() - stage;
+        const double most = cost(begin, found.layers()) / left * (1 + 0.05 * times + 1e-6);
+        const bool has_room =
+            left > 1 && found.layers() - end > left - 1 && cost(begin, end + 1) <= most - 1e-5;
+        all = all && !has_room && (left == 1 || end - begin == 1 || cost(begin, end) <= most);
+      }
+      return all;
+    };
+    const std::vector<int> multiples{1, 2, 3, 4, 5, 6};
+    EXPECT_TRUE(std::ranges::any_of(multiples, holds)) << draw;
     for (int stage = 0; stage < found.stages(); ++stage) {
       const int begin = found.begin(stage);
       const int end = found.end(stage);
-      const int left = found.stages() - stage;
-      const double most = cost(begin, found.layers()) / left * (1.05 + 1e-6);
       ASSERT_LT(begin, end);
-      EXPECT_TRUE(left == 1 || end - begin == 1 || cost(begin, end) <= most);
-      if (left > 1 && found.layers() - end > left - 1) {
-        EXPECT_GT(cost(begin, end + 1), most - 1e-5) << "room for one more";
-      }
       for (int layer = begin; layer < end; ++layer) {
         EXPECT_EQ(found.stage_of(layer), stage);
       }
