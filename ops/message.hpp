@@ -17,8 +17,9 @@ namespace bluefog::ops {
 /// Sends `buffer` to rank `target`. The work is complete when the values have been copied, whether
 /// the other rank has come or not; inside a host a sender waits while 64 MiB for that rank are on
 /// their way. Cost: one message.
-/// @throws InvalidArgument for a null or negative buffer or a target that is no other rank,
-///   UnsupportedError off the CPU. `Work::wait` throws PeerFailure, TimeoutError.
+/// @param tag 0 or more.
+/// @throws InvalidArgument for a null or negative buffer, a target that is no other rank or a
+///   negative tag, UnsupportedError off the CPU. `Work::wait` throws PeerFailure, TimeoutError.
 [[nodiscard]] Work send_nonblocking(Context& context, ConstBufferView buffer, int target, int tag);
 
 /// Fills `buffer` with the next message of that tag from rank `source`.

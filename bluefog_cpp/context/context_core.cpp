@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/alignment.hpp"
+#include "bluefog_cpp/base/prepare_to_throw.hpp"
 #include "bluefog_cpp/context/last_calls.hpp"
 #include "bluefog_cpp/context/members.hpp"
 #include "bluefog_cpp/context/resync.hpp"
@@ -99,6 +100,7 @@ void ContextCore::open_files() {
 }
 
 void ContextCore::connect(const std::string& problem) {
+  prepare_to_throw();
   const Deadline deadline = Deadline::after(settings_.timeout);
   std::vector<std::string> host_ids = agree_on_settings(*bootstrap_, settings_, problem, deadline);
   EngineParts parts;
@@ -364,11 +366,14 @@ void ContextCore::close() noexcept {
     one_sided_->close();
   }
   if (engine_) {
-    if (engine_->has_dead_peer()) {
-      bootstrap_->note_process_failure();
-    }
-    if (engine_->has_abandoned()) {
-      bootstrap_->limit_shutdown(settings_.timeout);
+    try {
+      if (engine_->has_dead_peer()) {
+        bootstrap_->note_process_failure();
+      }
+      if (engine_->has_abandoned()) {
+        bootstrap_->limit_shutdown(settings_.timeout);
+      }
+    } catch (const std::exception&) {  // out of memory: the end may take longer
     }
     engine_->close();
   }

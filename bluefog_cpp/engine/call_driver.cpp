@@ -9,25 +9,39 @@
 
 #include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/engine/exchange/source.hpp"
-#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
-
 void CallDriver::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
+  if (retractions_.has_torn_streams()) [[unlikely]] {
+    throw StateError(fmt::format(
+        "rank {}, {}: the system had no memory left to end the messages of an earlier call",
+        parts_.peers.rank(), operation.envelope().describe()));
+  }
   CallState& call = CallState::of(operation);
   const int partner = operation.partner();
   Letter* const letter = partner < 0 ? nullptr : operation.letter();
+  try {
+    parts_.queue.reserve_one();
+  } catch (const std::exception& error) {
+    if (letter == nullptr) {
+      refuse(error.what(), partner);  // the others make this call, and count it
+    }
+    throw;
+  }
   call.index = letter == nullptr ? parts_.ledger.take_number(partner)
                                  : parts_.ledger.take_number(partner, *letter);
   parts_.peers.note_call(CallId::make(call.index, 0), operation.envelope().kind);
   parts_.queue.add(operation, std::move(owner));
   parts_.records.begin(operation);
+  if (inquiries_.has_kept() && partner < 0) [[unlikely]] {
+    fail_contradicted(inquiries_.hear_kept(call.index));
+  }
 }
 
-void CallDriver::refuse(std::string_view reason, int partner) {
+void CallDriver::refuse(std::string_view reason, int partner) noexcept {
   const CallKey key{.call = parts_.ledger.take_number(partner), .partner = partner};
   note_failed(key);
-  parts_.peers.report(key, reason, ControlMessage::Kind::Refusal);
+  where_memory_allows([&] { parts_.peers.report(key, reason, ControlMessage::Kind::Refusal); });
   show_ends();
 }
 
@@ -149,8 +163,11 @@ void CallDriver::complete(Operation& operation) {
     report_to_hook(operation);
   }
   call.owners.clear();
-  if (call.is_in_place && operation.partner() < 0) {
-    parts_.ledger.note_change(call.index, operation.envelope());
+  if (operation.partner() < 0) {
+    inquiries_.note_complete(operation);
+    if (call.is_in_place) {
+      parts_.ledger.note_change(call.index, operation.envelope());
+    }
   }
   const bool throws = parts_.ledger.has_late_mismatch();
   parts_.records.end(operation,
@@ -168,28 +185,32 @@ void CallDriver::complete(Operation& operation) {
   parts_.sleepers.wake();
 }
 
-void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMessage::Kind report) {
+void CallDriver::fail(Operation& operation, std::exception_ptr error,
+                      ControlMessage::Kind report) noexcept {
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
+  std::string reason;
+  where_memory_allows([&] { reason = message_of(error); });
+  retractions_.end(call.exchange, reason);
   if (const Letter* const letter = operation.letter()) {
     // Streams show messages that were begun, and gaps; no peer needs a report of a receipt's end.
     call.peers_know = true;
     if (letter->is_received) {
-      parts_.ledger.letters().give_up(key.partner, *letter);
+      where_memory_allows([&] { parts_.ledger.letters().give_up(key.partner, *letter); });
     }
   } else {
     note_failed(key);
   }
   parts_.ledger.forget_late_mismatch(key);
-  const std::string reason = message_of(error);
-  parts_.records.write_flight_record(parts_.queue, reason);
-  parts_.records.end(operation, FlightRecorder::State::Failed);
-  const bool has_used = call.is_running() && call.exchange.has_used();
-  retractions_.add(call.exchange.retract(), reason);
+  where_memory_allows([&] {
+    parts_.records.write_flight_record(parts_.queue, reason);
+    parts_.records.end(operation, FlightRecorder::State::Failed);
+  });
   if (!call.peers_know) {
-    parts_.peers.report(key, reason, report);
+    where_memory_allows([&] { parts_.peers.report(key, reason, report); });
   }
   operation.give_up();
+  const bool has_used = call.is_running() && call.exchange.has_used();
   const bool has_changed = call.has_changed || (has_used && call.changes_now);
   if (call.is_in_place && operation.partner() < 0 && has_changed) {
     parts_.ledger.note_change(call.index, operation.envelope());
@@ -201,8 +222,8 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
   parts_.sleepers.wake_always();
 }
 
-void CallDriver::note_failed(CallKey key) {
-  parts_.ledger.note_failed(key);
+void CallDriver::note_failed(CallKey key) noexcept {
+  where_memory_allows([&] { parts_.ledger.note_failed(key); });
   parts_.background.wake();
 }
 
@@ -275,7 +296,8 @@ void CallDriver::fail_calls_on_dead_peers() {
 }
 
 void CallDriver::fail_unmatched_calls() {
-  constexpr int kLooks = 5;  // a message, or a report on its way, says more
+  constexpr int kLooks = 5;  // a message, or a report or an answer on its way, says more
+  inquiries_.look();
   bool some_are_hopeless = false;
   for (const QueuedCall& queued : parts_.queue) {
     CallState& call = queued.state();

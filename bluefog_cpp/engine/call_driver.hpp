@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "bluefog_cpp/base/where_memory_allows.hpp"
 #include "bluefog_cpp/engine/call_key.hpp"
 #include "bluefog_cpp/engine/call_ledger.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
@@ -19,8 +20,10 @@
 #include "bluefog_cpp/engine/records/appointment.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
+#include "bluefog_cpp/engine/records/inquiries.hpp"
 #include "bluefog_cpp/engine/records/revocation.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog {
@@ -46,7 +49,8 @@ class CallDriver {
     /// Woken when a call fails: its messages may come while this rank makes no call.
     ProgressThread& background;
   };
-  explicit CallDriver(const Parts& parts) : parts_(parts) {}
+  explicit CallDriver(const Parts& parts)
+      : parts_(parts), inquiries_(parts.peers, parts.queue, parts.ledger) {}
   CallDriver(const CallDriver&) = delete;
   CallDriver& operator=(const CallDriver&) = delete;
 
@@ -56,15 +60,15 @@ class CallDriver {
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
 
   /// Counts a call that was refused before anything moved, and reports it to the peers.
-  void refuse(std::string_view reason, int partner);
+  void refuse(std::string_view reason, int partner) noexcept;
 
   /// Looks once at everything under way. @return whether anything moved.
   bool step_all();
 
-  /// Ends a call with an error.
+  /// Ends a call with an error; out of memory too, then with fewer reports of it.
   /// @param report the kind of the report to the peers.
   void fail(Operation& operation, std::exception_ptr error,
-            ControlMessage::Kind report = ControlMessage::Kind::Refusal);
+            ControlMessage::Kind report = ControlMessage::Kind::Refusal) noexcept;
   /// Ends all calls, for good, and reports it to the peers where none has.
   void revoke(Revocation::Reason reason);
   /// Revokes all calls where the process of a rank has ended, and that is a reason. @return whether
@@ -74,17 +78,17 @@ class CallDriver {
   bool give_up_the_late(const Operation& operation, const std::string& why);
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
-  /// Ends calls whose messages ranks that live will never send, found so at several looks.
+  /// Ends calls whose messages will never be sent, found so at several looks (`Inquiries` asks).
   void fail_unmatched_calls();
   /// Ends all calls, with `error_of(operation)`, and tries once to report it to the peers.
   template <typename ErrorOf>
-  void fail_all(ErrorOf error_of) {
+  void fail_all(ErrorOf error_of) noexcept {
     for (const QueuedCall& call : parts_.queue) {
       if (!call.state().is_done()) {
-        fail(*call.operation, error_of(*call.operation));
+        fail(*call.operation, error_from([&] { return error_of(*call.operation); }));
       }
     }
-    step_all();
+    where_memory_allows([this] { step_all(); });
     parts_.queue.clear();
   }
 
@@ -112,13 +116,18 @@ class CallDriver {
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
-  void note_failed(CallKey key);
+  void note_failed(CallKey key) noexcept;
 
   bool receive_reports();
   void receive(int source, ControlMessage report);
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
   void receive_deadlock(int source, const ControlMessage& report);
+  void fail_contradicted(const Inquiries::End& end) {
+    if (end.operation != nullptr) {
+      fail(*end.operation, std::make_exception_ptr(MismatchError(end.error)));
+    }
+  }
   void end_revoked_calls();
   /// Reports to the progress hook which ranks have ended with an error a call that is complete
   /// here.
@@ -129,6 +138,7 @@ class CallDriver {
   /// Null while there is none.
   std::shared_ptr<ProgressHook> progress_hook_;
   Retractions retractions_;
+  Inquiries inquiries_;
 };
 
 }  // namespace bluefog

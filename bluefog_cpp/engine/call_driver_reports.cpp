@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "bluefog_cpp/engine/call_driver.hpp"
-#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 
@@ -25,6 +24,8 @@ void CallDriver::receive(int source, ControlMessage report) {
     end_revoked_calls();
   } else if (report.kind == ControlMessage::Kind::Appointment) {
     parts_.appointment.hear(report);
+  } else if (Inquiries::is_about(report.kind)) {
+    fail_contradicted(inquiries_.hear(source, std::move(report)));
   } else {
     receive_refusal(source, std::move(report));
   }

@@ -32,6 +32,12 @@ class CallQueue {
     return {.call = CallState::of(operation).index, .partner = operation.partner()};
   }
 
+  /// `add` then needs no memory.
+  void reserve_one() {
+    if (calls_.size() == calls_.capacity()) {
+      calls_.reserve(2 * calls_.size() + 1);
+    }
+  }
   void add(Operation& operation, std::shared_ptr<Operation> owner) {
     calls_.push_back({&operation, std::move(owner)});
   }

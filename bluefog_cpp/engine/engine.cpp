@@ -75,8 +75,10 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
   note_caller();
   Lock lock(mutex_);
   enqueue(*operation, operation);
-  while (driver_.step_all()) {
-  }
+  where_memory_allows([this] {  // whoever waits for it looks again
+    while (driver_.step_all()) {
+    }
+  });
   loop_.note_start();
   lock.unlock();
   return {shared_from_this(), std::move(operation)};

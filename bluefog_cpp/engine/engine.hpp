@@ -211,7 +211,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<ContextFamily> family_;
   ForkGuard home_;
   std::shared_ptr<std::pmr::memory_resource> operation_pool_;
-
   std::mutex mutex_;
   Peers peers_;
   CallQueue queue_;

@@ -37,9 +37,11 @@ class Exchange {
   /// Whether the receiver has been given something.
   [[nodiscard]] bool has_used() const noexcept { return used_ > 0; }
 
-  /// Ends the exchange early. @return the messages that its readers were notified of but have not
-  /// got in full: they must learn that the rest does not come.
-  [[nodiscard]] std::vector<Retraction> retract() { return sendings_.retract(); }
+  /// The messages that its readers were notified of but have not got in full: where the exchange
+  /// ends early, they must learn that the rest does not come.
+  [[nodiscard]] std::vector<Retraction> begun() const { return sendings_.begun(); }
+  /// Ends the exchange early.
+  void drop() noexcept { sendings_.drop(); }
 
   [[nodiscard]] bool expects_messages() const noexcept { return !sources_.empty(); }
   /// Whether what it expects is here, or comes without this rank's help.

@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "bluefog_cpp/base/prepare_to_throw.hpp"
+#include "bluefog_cpp/base/where_memory_allows.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
@@ -28,6 +30,14 @@ struct TaskQueue::State {
     if (is_closed) {
       throw StateError(owner + ": the context is closed");
     }
+  }
+
+  /// The error of a task that does not run any more.
+  [[nodiscard]] std::exception_ptr error_of_close() const noexcept {
+    return error_from([this] {
+      return std::make_exception_ptr(
+          StateError(owner + ": the context was closed before this began"));
+    });
   }
 
   std::string owner;
@@ -124,8 +134,7 @@ void TaskQueue::close() noexcept {
     state_->is_closed = true;
     dropped.swap(state_->waiting);
     for (const auto& task : dropped) {
-      task->end(std::make_exception_ptr(
-          StateError(state_->owner + ": the context was closed before this began")));
+      task->end(state_->error_of_close());
     }
     state_->has_work.notify_all();
   }
@@ -138,6 +147,7 @@ void TaskQueue::close() noexcept {
 }
 
 void TaskQueue::work() {
+  prepare_to_throw();
   std::unique_lock lock(state_->mutex);
   while (true) {
     state_->has_work.wait(lock, [this] { return state_->is_closed || !state_->waiting.empty(); });

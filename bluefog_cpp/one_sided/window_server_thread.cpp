@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "bluefog_cpp/base/prepare_to_throw.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/one_sided/window_server.hpp"
 
@@ -20,6 +21,7 @@ constexpr std::chrono::microseconds kSleepPeriod{50'000};
 }  // namespace
 
 void WindowServer::work() {
+  prepare_to_throw();
   std::unique_lock lock(mutex_);
   auto pause = std::chrono::nanoseconds(kBusyPause);
   auto next_check = Deadline::Clock::now() + kAliveCheckPeriod;

@@ -23,6 +23,7 @@
 
 #include "bluefog_cpp/base/equal_secrets.hpp"
 #include "bluefog_cpp/base/files/spare_descriptor.hpp"
+#include "bluefog_cpp/base/run_to_end.hpp"
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -305,7 +306,7 @@ class StoreServer::Impl {
     accept({});
     const SignalsElsewhere during_its_birth;
     try {
-      thread_ = std::thread([this] { context_.run(); });
+      thread_ = std::thread([this] { run_to_end(context_); });
     } catch (const std::system_error& error) {
       throw TransportError(fmt::format("store: the system has no thread left: {}", error.what()));
     }
@@ -323,7 +324,10 @@ class StoreServer::Impl {
   void accept(const std::string& refusal) {
     acceptor_.async_accept([this, refusal](error_code error, tcp::socket socket) {
       if (!error) {
-        std::make_shared<Session>(std::move(socket), contents_, refusal)->begin();
+        try {
+          std::make_shared<Session>(std::move(socket), contents_, refusal)->begin();
+        } catch (const std::exception&) {  // out of memory: that one is dropped, the next may stay
+        }
         return refusal.empty() ? accept({}) : go_on_later();
       }
       if (is_out_of_descriptors(error.value()) && spare_.give()) {

@@ -197,6 +197,11 @@ struct ControlMessage {
     Revocation = 4,
     /// All ranks form their group anew at the end of the step of number `call` (`Appointment`).
     Appointment = 5,
+    /// The sender waits for the receiver's message in that call, and nothing moves: as what does
+    /// the receiver make it? The text is the sender's own description of the call.
+    Inquiry = 6,
+    /// The receiver's inquiry found that the sender makes, or made, that call as another one.
+    Contradiction = 7,
   };
 
   Kind kind = Kind::Refusal;

@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/calls/exchanges/sharded_reduction.hpp"
 #include "ops/calls/exchanges/shared_sum.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/reduction_rule.hpp"
+#include "ops/calls/series.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 
@@ -151,6 +153,15 @@ Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceO
   validate(context, [&] { check_arguments(context, buffer, options); });
   const Placement placement = Placement::of(context, OpKind::Allreduce, buffer, {});
   return submit_call<Allreduce>(context, placement, context, buffer, options);
+}
+
+std::shared_ptr<Operation> make_allreduce(Context& context, BufferView buffer,
+                                          const AllreduceOptions& options) {
+  check_arguments(context, buffer, options);
+  auto owner = std::exchange(buffer.owner, nullptr);
+  auto operation = context.core().engine().make_operation<Allreduce>(context, buffer, options);
+  operation->keep_alive(std::move(owner));
+  return operation;
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {

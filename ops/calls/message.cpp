@@ -84,12 +84,17 @@ class Receive final : public MessageCall {
 };
 
 void check_arguments(const Context& context, std::string_view call, std::string_view role,
-                     const ConstBufferView& buffer, int partner) {
+                     const ConstBufferView& buffer, int partner, int tag) {
   if (partner < 0 || partner >= context.size() || partner == context.rank()) {
     throw InvalidArgument(
         fmt::format("rank {}, {}: expected another rank of 0 to {} as the {}, "
                     "found {}",
                     context.rank(), call, context.size() - 1, role, partner));
+  }
+  if (tag < 0) {
+    throw InvalidArgument(
+        fmt::format("rank {}, {}: Tag must be nonnegative: expected 0 or more, found {}",
+                    context.rank(), call, tag));
   }
   check_buffer(context, OpKind::Message, buffer);
 }
@@ -106,12 +111,12 @@ Work start(Context& context, View buffer, int partner, int tag) {
 }  // namespace
 
 Work send_nonblocking(Context& context, ConstBufferView buffer, int target, int tag) {
-  check_arguments(context, "send", "target", buffer, target);
+  check_arguments(context, "send", "target", buffer, target, tag);
   return start<Send>(context, std::move(buffer), target, tag);
 }
 
 Work receive_nonblocking(Context& context, BufferView buffer, int source, int tag) {
-  check_arguments(context, "receive", "source", buffer, source);
+  check_arguments(context, "receive", "source", buffer, source, tag);
   return start<Receive>(context, std::move(buffer), source, tag);
 }
 

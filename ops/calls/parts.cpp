@@ -9,6 +9,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "ops/calls/exchanges/parts_exchange.hpp"
 #include "ops/calls/group.hpp"
+#include "ops/calls/series.hpp"
 #include "ops/calls/validation.hpp"
 
 namespace bluefog::ops {
@@ -119,7 +120,8 @@ class Call {
   Call& keep(BufferView& view) { return keep(std::exchange(view.owner, nullptr)); }
   Call& keep(ConstBufferView& view) { return keep(std::exchange(view.owner, nullptr)); }
 
-  [[nodiscard]] Work submit() { return engine_.submit(std::move(operation_)); }
+  [[nodiscard]] Work submit() { return engine_.submit(take()); }
+  [[nodiscard]] std::shared_ptr<Operation> take() { return std::move(operation_); }
 
  private:
   Call& keep(std::shared_ptr<const void> owner) {
@@ -143,14 +145,22 @@ std::string root_name(const OpOptions& options, int root) {
 
 Work allgather_parts_nonblocking(Context& context, ConstBufferView input,
                                  std::vector<BufferView> outputs, const OpOptions& options) {
+  std::shared_ptr<Operation> operation;
+  validate(context, [&] {
+    operation = make_allgather_parts(context, std::move(input), std::move(outputs), options);
+  });
+  return context.core().engine().submit(std::move(operation));
+}
+
+std::shared_ptr<Operation> make_allgather_parts(Context& context, ConstBufferView input,
+                                                std::vector<BufferView> outputs,
+                                                const OpOptions& options) {
   constexpr OpKind kKind = OpKind::Allgather;
   const auto own = static_cast<std::size_t>(context.rank());
-  validate(context, [&] {
-    const Check check(context, kKind, input.dtype);
-    check.buffer(input);
-    check.list("outputs", outputs, size_of_group(context));
-    check.own(input, outputs[own]);
-  });
+  const Check check(context, kKind, input.dtype);
+  check.buffer(input);
+  check.list("outputs", outputs, size_of_group(context));
+  check.own(input, outputs[own]);
   // Sends from the result: the input may lie elsewhere in its memory.
   copy_own(input, outputs[own]);
   SentParts sent;
@@ -158,10 +168,10 @@ Work allgather_parts_nonblocking(Context& context, ConstBufferView input,
   sent.push_back({.data = bytes_at(outputs[own]),
                   .bytes = input.bytes(),
                   .readers = {group.peers.begin(), group.peers.end()}});
-  return Call(context, kKind, input.dtype, options.name, std::move(sent),
-              take_from_others(context, outputs))
+  TakenParts taken = take_from_others(context, outputs);
+  return Call(context, kKind, input.dtype, options.name, std::move(sent), std::move(taken))
       .keep(outputs)
-      .submit();
+      .take();
 }
 
 Work gather_nonblocking(Context& context, ConstBufferView input, std::vector<BufferView> outputs,

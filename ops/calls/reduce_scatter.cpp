@@ -6,6 +6,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/reduction_rule.hpp"
+#include "ops/calls/series.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/reduce.hpp"
 #include "ops/sums/arithmetic.hpp"
@@ -102,22 +103,34 @@ void check_arguments(const Context& context, const std::vector<ConstBufferView>&
   }
 }
 
+std::shared_ptr<Operation> operation_of(Context& context, std::vector<ConstBufferView> inputs,
+                                        BufferView output, const ReduceOptions& options) {
+  std::vector<std::shared_ptr<const void>> owners{std::exchange(output.owner, nullptr)};
+  for (ConstBufferView& input : inputs) {
+    owners.push_back(std::exchange(input.owner, nullptr));
+  }
+  auto operation = context.core().engine().make_operation<ReduceScatter>(
+      context, std::move(inputs), std::move(output), options);
+  for (auto& owner : owners) {
+    operation->keep_alive(std::move(owner));
+  }
+  return operation;
+}
+
 }  // namespace
 
 Work reduce_scatter_nonblocking(Context& context, std::vector<ConstBufferView> inputs,
                                 BufferView output, const ReduceOptions& options) {
   validate(context, [&] { check_arguments(context, inputs, output, options); });
-  std::vector<std::shared_ptr<const void>> owners{std::exchange(output.owner, nullptr)};
-  for (ConstBufferView& input : inputs) {
-    owners.push_back(std::exchange(input.owner, nullptr));
-  }
-  Engine& engine = context.core().engine();
-  auto operation =
-      engine.make_operation<ReduceScatter>(context, std::move(inputs), std::move(output), options);
-  for (auto& owner : owners) {
-    operation->keep_alive(std::move(owner));
-  }
-  return engine.submit(std::move(operation));
+  return context.core().engine().submit(
+      operation_of(context, std::move(inputs), std::move(output), options));
+}
+
+std::shared_ptr<Operation> make_reduce_scatter(Context& context,
+                                               std::vector<ConstBufferView> inputs,
+                                               BufferView output, const ReduceOptions& options) {
+  check_arguments(context, inputs, output, options);
+  return operation_of(context, std::move(inputs), std::move(output), options);
 }
 
 }  // namespace bluefog::ops

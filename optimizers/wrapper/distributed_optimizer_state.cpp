@@ -75,6 +75,12 @@ DistributedOptimizer::State::~State() {
   try {
     algorithm_->drain();
   } catch (const std::exception& error) {
+    log_end(error);
+  }
+}
+
+void DistributedOptimizer::State::log_end(const std::exception& error) const noexcept {
+  try {
     // A program may end without `finish`; its parameters then lack the last average. Where a rank
     // is lost, it makes them anew.
     Engine& engine = context_->core().engine();
@@ -82,6 +88,7 @@ DistributedOptimizer::State::~State() {
     const std::string text =
         fmt::format("a distributed optimizer ended with work in flight: {}", error.what());
     has_left ? context_->log().info(text) : context_->log().error(text);
+  } catch (const std::exception&) {  // out of memory: nothing is said
   }
 }
 

@@ -61,6 +61,7 @@ class DistributedOptimizer::State {
   [[nodiscard]] std::vector<LateRank> late_ranks() const { return algorithm_->late_ranks(); }
 
  private:
+  void log_end(const std::exception& error) const noexcept;
   void check_before_step();
   const Round* begin_in_backward();
   void take_step();

@@ -73,10 +73,13 @@ ReplicaGroup::ReplicaGroup(Context& context, const PipelineLayout& layout,
 }
 
 ReplicaGroup::~ReplicaGroup() {
-  for (std::size_t i = 0; !buckets_.empty() && i < trained_.size(); ++i) {
-    at::Tensor& parameter = trained_[i].tensor;
-    parameter.mutable_grad().reset();
-    parameter.set_data(parameter.detach().clone());
+  try {
+    for (std::size_t i = 0; !buckets_.empty() && i < trained_.size(); ++i) {
+      at::Tensor& parameter = trained_[i].tensor;
+      parameter.mutable_grad().reset();
+      parameter.set_data(parameter.detach().clone());
+    }
+  } catch (const std::exception&) {  // out of memory: they keep the bucket's
   }
 }
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "ops/message.hpp"
 #include "ops/reduce.hpp"
 #include "tests/bodies/failure_of.hpp"
 #include "tests/support/ranks.hpp"
@@ -15,6 +17,7 @@
 namespace bluefog::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -200,6 +203,61 @@ TEST(Reduce, RulesThatDifferAndDtypesThatARuleHasNot) {
     EXPECT_THROW(ops::allreduce(context, own.view(), {.reduction = ops::Reduction::And}),
                  InvalidArgument);
     EXPECT_THROW((void)ops::reduce_nonblocking(context, own.view(), 2), InvalidArgument);
+  });
+}
+
+/// Ranks 0 and 1 make `call` as each other's root, or as their own.
+void expect_both_roots(const std::function<void(Context&, int root)>& call, bool is_own_root) {
+  on_ranks({.at_least = 2, .at_most = 2}, [&](Context& context) {
+    const int root = is_own_root ? context.rank() : 1 - context.rank();
+    EXPECT_THAT(failure_of([&] { call(context, root); }).second,
+                AllOf(HasSubstr("mismatched calls"), HasSubstr("root 0"), HasSubstr("root 1"),
+                      HasSubstr("rank 0 called"), HasSubstr("rank 1 called")));
+    Values sum = small_integers(Dtype::Float32, 4, context.rank());
+    const Values expected = folded(ops::Reduction::Sum, {small_integers(Dtype::Float32, 4, 0),
+                                                         small_integers(Dtype::Float32, 4, 1)});
+    ops::allreduce(context, sum.view(), {.reduction = ops::Reduction::Sum});
+    EXPECT_EQ(sum, expected);
+  });
+}
+
+TEST(Parts, TwoRootsOfAReduceHearOfEachOther) {
+  for (const std::size_t count : {4U, 70'001U}) {
+    expect_both_roots(
+        [&](Context& context, int root) {
+          Values own = small_integers(Dtype::Float32, count, context.rank());
+          ops::reduce_nonblocking(context, own.view(), root).wait();
+        },
+        true);
+  }
+}
+
+TEST(Parts, TwoRootsOfAGatherHearOfEachOther) {
+  expect_both_roots(
+      [](Context& context, int root) {
+        Values own = small_integers(Dtype::Float32, 4, context.rank());
+        std::vector<Values> places(2, Values(Dtype::Float32, 4));
+        ops::gather_nonblocking(context, own.view(), views(places), root).wait();
+      },
+      true);
+}
+
+TEST(Parts, RanksThatWaitForEachOtherAsTheRootOfAScatterHearOfIt) {
+  expect_both_roots(
+      [](Context& context, int root) {
+        Values own(Dtype::Float32, 4);
+        ops::scatter_nonblocking(context, {}, own.view(), root).wait();
+      },
+      false);
+}
+
+TEST(Parts, ANegativeTagIsRefused) {
+  on_ranks({.at_least = 2, .at_most = 2}, [](Context& context) {
+    Values own = small_integers(Dtype::Float32, 4, context.rank());
+    EXPECT_THROW((void)ops::send_nonblocking(context, own.view(), 1 - context.rank(), -1),
+                 InvalidArgument);
+    EXPECT_THROW((void)ops::receive_nonblocking(context, own.view(), 1 - context.rank(), -1),
+                 InvalidArgument);
   });
 }
 

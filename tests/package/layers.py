@@ -160,6 +160,7 @@ DOORS = {
     "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "pipeline/",
                                       "python/"),
     "ops/calls/device_tensors.hpp": ("ops/window/",),
+    "ops/calls/series.hpp": ("python/",),
     "ops/calls/start_call.hpp": ("ops/window/",),
     "ops/calls/validation.hpp": ("nn/", "ops/window/", "python/"),
     "ops/sums/arithmetic.hpp": ("ops/calls/",),

@@ -90,7 +90,7 @@ class Timeline::Writer {
     }
     {
       const std::lock_guard lock(mutex_);
-      flush();
+      quietly([this] { flush(); });
       closing_ = true;
     }
     wake_.notify_one();

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "bluefog_cpp/base/exit_note.hpp"
@@ -25,8 +26,11 @@ struct AtExit {
 
   void exit(int status) {
     if (::getpid() == owner) {
-      leave_exit_note(status);  // before others can end because of it
-      hooks.run();
+      try {
+        leave_exit_note(status);  // before others can end because of it
+        hooks.run();
+      } catch (const std::exception&) {  // out of memory: an exit that throws would be an abort
+      }
     }
   }
 

@@ -90,7 +90,7 @@ std::size_t Sendings::copied_out(std::size_t most) const noexcept {
   return bytes == most ? bytes : bytes / kCacheLine * kCacheLine;
 }
 
-std::vector<Retraction> Sendings::retract() {
+std::vector<Retraction> Sendings::begun() const {
   std::vector<Retraction> retractions;
   for (const auto& [departure, transport] : sendings_) {
     // A message that was never announced is not missed: its readers see the next call instead.
@@ -103,8 +103,6 @@ std::vector<Retraction> Sendings::retract() {
       retraction.departure.data = nullptr;
     }
   }
-  sendings_.clear();
-  published_ = true;
   return retractions;
 }
 

@@ -29,9 +29,14 @@ class Sendings {
   /// stop in the middle of an element. @param most all of them, and what comes where there is none.
   [[nodiscard]] std::size_t copied_out(std::size_t most) const noexcept;
 
-  /// Ends early. @return the messages that readers were notified of but have not got in full: they
-  /// must learn that the rest does not come.
-  [[nodiscard]] std::vector<Retraction> retract();
+  /// The messages that readers were notified of but have not got in full: where they end early,
+  /// readers must learn that the rest does not come.
+  [[nodiscard]] std::vector<Retraction> begun() const;
+  /// Ends early.
+  void drop() noexcept {
+    sendings_.clear();
+    published_ = true;
+  }
 
   /// Ranks that have not taken what this rank sends, while there is no room for more.
   [[nodiscard]] AwaitedRanks awaited_readers() const;

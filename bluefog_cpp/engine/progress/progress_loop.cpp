@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/message_of.hpp"
+#include "bluefog_cpp/base/prepare_to_throw.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -56,6 +57,23 @@ class ProgressLoop::DriverCount {
 
 void ProgressLoop::drive(Lock& lock, Operation& operation, Waiter& waiter,
                          Waiter::Clock::time_point end) {
+  try {
+    drive_to_end(lock, operation, waiter, end);
+  } catch (...) {  // as out of memory: nothing of the call may outlast its caller
+    if (!lock.owns_lock()) {
+      lock.lock();
+    }
+    if (!CallState::of(operation).is_done()) {
+      driver_.fail(operation, std::current_exception());
+    }
+  }
+  if (!parts_.queue.empty()) {
+    parts_.queue.remove_finished();  // the operation may be on the stack
+  }
+}
+
+void ProgressLoop::drive_to_end(Lock& lock, Operation& operation, Waiter& waiter,
+                                Waiter::Clock::time_point end) {
   const CallState& call = CallState::of(operation);
   const DriverCount count(*this, operation);
   const bool has_end = end != Waiter::Clock::time_point::max();
@@ -68,31 +86,43 @@ void ProgressLoop::drive(Lock& lock, Operation& operation, Waiter& waiter,
       pause(lock, waiter, &operation);
     }
   }
-  if (!parts_.queue.empty()) {
-    parts_.queue.remove_finished();  // the operation may be on the stack
-  }
 }
 
 void ProgressLoop::drive_in_background(Lock& lock) {
+  prepare_to_throw();
   ProgressThread& thread = parts_.background;
   Waiter waiter = Waiter::background(policy_);
   while (!thread.is_stopped()) {
-    if (drivers_ > 0 || !driver_.has_work()) {
-      if (!parts_.ledger.has_failed_calls()) {
-        thread.rest(lock);
-      } else {
-        thread.rest(lock, kFailedCallsPeriod);
-        if (drivers_ == 0 && !thread.is_stopped()) {
-          driver_.step_all();
-          driver_.drop_messages_of_failed_calls();
-        }
+    try {
+      step_in_background(lock, waiter);
+    } catch (const std::exception&) {  // as out of memory: whoever waits finds it too
+      if (!lock.owns_lock()) {
+        lock.lock();
       }
-      waiter = Waiter::background(policy_);
-    } else if (driver_.step_all()) {
-      waiter.moved();
-    } else {
-      pause(lock, waiter, nullptr);
+      if (!thread.is_stopped()) {
+        thread.rest(lock, kFailedCallsPeriod);
+      }
     }
+  }
+}
+
+void ProgressLoop::step_in_background(Lock& lock, Waiter& waiter) {
+  ProgressThread& thread = parts_.background;
+  if (drivers_ > 0 || !driver_.has_work()) {
+    if (!parts_.ledger.has_failed_calls()) {
+      thread.rest(lock);
+    } else {
+      thread.rest(lock, kFailedCallsPeriod);
+      if (drivers_ == 0 && !thread.is_stopped()) {
+        driver_.step_all();
+        driver_.drop_messages_of_failed_calls();
+      }
+    }
+    waiter = Waiter::background(policy_);
+  } else if (driver_.step_all()) {
+    waiter.moved();
+  } else {
+    pause(lock, waiter, nullptr);
   }
 }
 

@@ -63,6 +63,10 @@ class ProgressLoop {
  private:
   class DriverCount;
 
+  void drive_to_end(Lock& lock, Operation& operation, Waiter& waiter,
+                    Waiter::Clock::time_point end);
+  void step_in_background(Lock& lock, Waiter& waiter);
+
   /// Wakes the progress thread if there is something for it to drive.
   void hand_over();
   void pause(Lock& lock, Waiter& waiter, Operation* operation);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -18,10 +19,14 @@ class ProgressThread {
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
-  /// There is something to drive. Nothing after `stop`.
-  void wake() {
+  /// There is something to drive. Nothing after `stop`, and where the system has no thread left:
+  /// calls then go on while somebody waits, and the next `wake` tries again.
+  void wake() noexcept {
     if (!thread_.joinable() && !stopped_) {
-      thread_ = std::thread(body_);
+      try {
+        thread_ = std::thread(body_);
+      } catch (const std::exception&) {  // destructors of waits get here
+      }
     }
     condition_.notify_one();
   }

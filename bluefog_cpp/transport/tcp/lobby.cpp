@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/files/spare_descriptor.hpp"
+#include "bluefog_cpp/base/run_to_end.hpp"
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/transport/tcp/caller.hpp"
@@ -63,7 +64,7 @@ class Lobby::Hall {
     }
     tick();
     const SignalsElsewhere during_its_birth;
-    thread_ = std::thread([this] { io_.run(); });
+    thread_ = std::thread([this] { run_to_end(io_); });
   }
 
   void call(int rank, std::size_t channel) {
@@ -104,7 +105,10 @@ class Lobby::Hall {
   void accept(tcp::acceptor& acceptor, int shortage = 0) {
     acceptor.async_accept([this, &acceptor, shortage](const error_code& error, tcp::socket socket) {
       if (!error) {
-        meet(std::make_shared<Stranger>(std::move(socket)), shortage);
+        try {
+          meet(std::make_shared<Stranger>(std::move(socket)), shortage);
+        } catch (const std::exception&) {  // out of memory: that one is dropped, the next may stay
+        }
       } else if (!acceptor.is_open()) {
         return;
       }

@@ -201,6 +201,73 @@ TEST_F(EngineReports, MessagesOfFailedCallsAreDroppedWhileNobodyWaits) {
   });
 }
 
+constexpr auto kInquiry = ControlMessage::Kind::Inquiry;
+constexpr auto kContradiction = ControlMessage::Kind::Contradiction;
+
+TEST_F(EngineReports, AnInquiryAboutAnotherCallEndsItOnBothSides) {
+  const Work work = submit({.sources = {1, 2}});
+  script([](ScriptedTransport& t) { t.send_report(1, report(kInquiry, 1, "reduce(uint8[4])")); });
+  const std::string both =
+      "mismatched calls: rank 1 called reduce(uint8[4]), rank 0 called neighbor_allgather(uint8[4])";
+  const std::string text = "rank 0, call 1, neighbor_allgather(uint8[4]): " + both;
+  EXPECT_EQ(error_of<MismatchError>([&] { work.wait(); }), text);
+  EXPECT_EQ(outbox_->reports.front().second.kind, kContradiction);
+  EXPECT_EQ(sent_reports(),
+            (std::vector<std::string>{"rank 1, call 1: " + both, "rank 1, call 1: " + text,
+                                      "rank 2, call 1: " + text}));
+}
+
+TEST_F(EngineReports, AnInquiryAboutTheSameCallChangesNothing) {
+  const Work work = submit({.sources = {1}});
+  script([](ScriptedTransport& t) {
+    t.send_report(1, report(kInquiry, 1, "neighbor_allgather(uint8[4])"));
+    send(t, 1, 1);
+  });
+  work.wait();
+  EXPECT_TRUE(sent_reports().empty());
+}
+
+TEST_F(EngineReports, AnInquiryAboutALaterCallWaitsForThat) {
+  script([](ScriptedTransport& t) {
+    t.send_report(1, report(kInquiry, 2, "reduce(uint8[4])"));
+    t.send_report(2, report(kInquiry, 1, "neighbor_allgather(uint8[4])"));
+  });
+  run({.readers = {2}});
+  EXPECT_THROW(run({.sources = {1}}), MismatchError);
+  run({.readers = {1}});
+}
+
+TEST_F(EngineReports, AnInquiryAboutACallThatIsCompleteComesUpInTheNext) {
+  run({.readers = {2}});
+  script([](ScriptedTransport& t) { t.send_report(1, report(kInquiry, 1, "reduce(uint8[4])")); });
+  EXPECT_EQ(error_of<LateMismatchError>([&] { run({.readers = {2}}); }),
+            "rank 0, call 2, neighbor_allgather(uint8[4]): heard of an earlier call only now: "
+            "mismatched calls: rank 1 called reduce(uint8[4]), rank 0 called "
+            "neighbor_allgather(uint8[4])");
+  EXPECT_EQ(outbox_->reports.front().second.kind, kContradiction);
+  run({.readers = {2}});
+}
+
+TEST_F(EngineReports, AContradictionEndsItsCall) {
+  const Work work = submit({.sources = {1}});
+  script([](ScriptedTransport& t) {
+    t.send_report(1, report(kContradiction, 1, "mismatched calls: one and the other"));
+  });
+  EXPECT_EQ(error_of<MismatchError>([&] { work.wait(); }),
+            "rank 0, call 1, neighbor_allgather(uint8[4]): mismatched calls: one and the other");
+}
+
+TEST_F(EngineReports, AWaitAsksTheRanksWhoseMessagesItLacks) {
+  const Work work = submit({.sources = {1, 2}});
+  script([](ScriptedTransport& t) { send(t, 2, 1); });
+  EXPECT_TRUE(comes_true([&] { return !outbox_->reports.empty(); }));
+  script([](ScriptedTransport& t) { send(t, 1, 1); });
+  work.wait();
+  EXPECT_EQ(outbox_->reports.front().second.kind, kInquiry);
+  EXPECT_EQ(sent_reports(),
+            std::vector<std::string>{"rank 1, call 1: neighbor_allgather(uint8[4])"});
+}
+
 TEST_F(EngineReports, CallsOfPairsAreCountedApart) {
   const std::uint64_t first = kFirstPairCall + 1;
   engine_->refuse("bad argument", 2);

@@ -203,7 +203,8 @@ TEST_F(ExchangeTest, ARetractionGivesWhatReadersWereToldOfAndHaveNotGot) {
   transport_.set_room(64);
   other.set_open(false);
   step();
-  auto retractions = exchange_.retract();
+  auto retractions = exchange_.begun();
+  exchange_.drop();
   ASSERT_EQ(retractions.size(), 1U) << "rank 2 was not notified";
   EXPECT_EQ(retractions[0].transport, &transport_);
   EXPECT_EQ(retractions[0].departure.published, 64U);
@@ -224,7 +225,8 @@ TEST_F(ExchangeTest, ACompleteMessageIsNotRetracted) {
   start();
   step();
   EXPECT_TRUE(exchange_.published());
-  EXPECT_TRUE(exchange_.retract().empty());
+  EXPECT_TRUE(exchange_.begun().empty());
+  exchange_.drop();
 }
 
 }  // namespace

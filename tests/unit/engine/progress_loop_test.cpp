@@ -158,8 +158,8 @@ TEST_F(ProgressLoopTest, AWaitWithoutProgressEndsInAnAbandonment) {
   EXPECT_THROW(std::rethrow_exception(CallState::of(call).error), TimeoutError);
   EXPECT_TRUE(world_->ledger.has_abandoned());
   const auto outbox = transport_->outbox();
-  ASSERT_EQ(outbox->reports.size(), 1U);
-  EXPECT_EQ(outbox->reports[0].second.kind, ControlMessage::Kind::Abandoned);
+  ASSERT_FALSE(outbox->reports.empty());  // it may have asked before
+  EXPECT_EQ(outbox->reports.back().second.kind, ControlMessage::Kind::Abandoned);
 }
 
 TEST_F(ProgressLoopTest, AnInterruptLeavesTheWaitWithoutTheMutexAndWaitsForNobody) {
