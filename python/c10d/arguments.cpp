@@ -49,6 +49,22 @@ void check_count(const CallPlace& place, std::string_view what, std::size_t expe
   }
 }
 
+void check_most(const CallPlace& place, std::string_view what, std::size_t most,
+                std::size_t found) {
+  if (found > most) {
+    throw InvalidArgument(fmt::format("{}: {}: expected at most {} in one call, found {}",
+                                      where(place), what, most, found));
+  }
+}
+
+int root_of(const CallPlace& place, std::int64_t root, int size) {
+  if (root < 0 || root >= size) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a root in 0 to {}, found {}", where(place), size - 1, root));
+  }
+  return static_cast<int>(root);
+}
+
 BufferView part_of(const CallPlace& place, std::string_view what, const at::Tensor& part,
                    const at::Tensor& like, Keeps keeps) {
   check_contiguous(place, what, part);

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
@@ -24,6 +25,12 @@ namespace bluefog::c10d_backend {
 /// @throws InvalidArgument for a list of another length.
 void check_count(const CallPlace& place, std::string_view what, std::size_t expected,
                  std::size_t found);
+
+/// @throws InvalidArgument for a longer list.
+void check_most(const CallPlace& place, std::string_view what, std::size_t most, std::size_t found);
+
+/// The root of a call among `size` ranks. @throws InvalidArgument where it is none of them.
+[[nodiscard]] int root_of(const CallPlace& place, std::int64_t root, int size);
 
 /// A tensor of a list, one for each rank, as a part; with the dtype of `like`.
 /// @throws InvalidArgument if it is not contiguous or has another dtype; errors of `bytes_of`.

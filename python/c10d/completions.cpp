@@ -1,5 +1,8 @@
 #include "python/c10d/completions.hpp"
 
+#include <exception>
+#include <iterator>
+#include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
@@ -41,12 +44,22 @@ void Completions::stop() {
   }
 }
 
+// @throws std::system_error, std::bad_alloc where the system has no thread left.
 void Completions::start_unless_one_is_free() {
   if (thread_count_ == in_callbacks_) {
     const SignalsElsewhere signals;
     threads_.emplace_back([self = shared_from_this()] { self->run(); });
     ++thread_count_;
   }
+}
+
+// The thread whose callback it is comes back to the works where there can be no other.
+void Completions::start_another() noexcept {
+  try {
+    start_unless_one_is_free();
+  } catch (const std::exception&) {
+  }
+  has_work_.notify_one();
 }
 
 void Completions::run() {
@@ -67,23 +80,28 @@ void Completions::run() {
 }
 
 void Completions::look_at_first(Lock& lock) {
-  auto first = std::move(works_.front());
-  works_.pop_front();
+  works_.splice(works_.end(), works_, works_.begin());  // the others are next
+  const auto place = std::prev(works_.end());
+  auto first = *place;
   is_looking_ = true;
   lock.unlock();
-  const bool is_done = first->attend(Clock::now() + kTurn);
+  bool is_done = false;
+  try {
+    is_done = first->attend(Clock::now() + kTurn);
+  } catch (const std::exception&) {  // as out of memory: another look may find more
+    std::this_thread::sleep_for(kTurn);
+  }
   lock.lock();
   is_looking_ = false;
   if (!is_done) {
-    works_.push_back(std::move(first));
     return;
   }
+  works_.erase(place);
   if (in_callbacks_++ == 0) {
     callback_begin_ = Clock::now();
   }
   if (!works_.empty()) {
-    start_unless_one_is_free();
-    has_work_.notify_one();
+    start_another();
   }
   lock.unlock();
   first->complete_future();

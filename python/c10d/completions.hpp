@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -38,10 +39,11 @@ class Completions : public std::enable_shared_from_this<Completions> {
   void look_at_first(Lock& lock);
   /// So that somebody looks at the calls that are in flight.
   void start_unless_one_is_free();
+  void start_another() noexcept;
 
   std::mutex mutex_;
   std::condition_variable has_work_;
-  std::deque<c10::intrusive_ptr<GroupWork>> works_;
+  std::list<c10::intrusive_ptr<GroupWork>> works_;
   bool is_stopped_ = false;
   bool is_looking_ = false;
   std::size_t thread_count_ = 0;

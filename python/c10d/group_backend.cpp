@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
 #include "nn/torch_store.hpp"
@@ -18,9 +19,13 @@ c10::intrusive_ptr<::c10d::Backend> GroupBackend::create(
     const c10::intrusive_ptr<::c10d::Store>& store, const GroupPlace& place) {
   const GroupErrors errors(place.name, place.global_ranks);
   return errors.with([&]() -> c10::intrusive_ptr<::c10d::Backend> {
-    auto context =
-        Context::create(make_torch_store(store), {.rank = place.rank, .size = place.size},
-                        settings_of(place), &run_signal_handlers);
+    LiveGroup::refuse_fork(place);
+    const Settings settings = settings_of(place);
+    // A group's ranks are torch's to number, whatever a launcher says.
+    auto context = Context::create(
+        make_store_bootstrap(make_torch_store(store), {.rank = place.rank, .size = place.size},
+                             settings, Deadline::after(settings.timeout), &run_signal_handlers),
+        settings);
     context->set_interrupt_check(&run_signal_handlers);
     return c10::make_intrusive<GroupBackend>(std::move(context), place);
   });
@@ -34,7 +39,8 @@ GroupBackend::GroupBackend(std::shared_ptr<Context> context, const GroupPlace& p
                      .errors = GroupErrors(place.name, place.global_ranks),
                      .completions = std::make_shared<Completions>()})),
       options_(c10::make_intrusive<Options>("bluefog", place.timeout)),
-      calls_(*context_, parts_) {
+      calls_(*context_, parts_),
+      live_(place) {
   init();
 }
 
@@ -47,6 +53,10 @@ GroupBackend::~GroupBackend() {
 }
 
 void GroupBackend::close() noexcept {
+  if (context_->core().engine().is_forked()) {
+    return;  // the parent's, as the thread that completes futures is
+  }
+  live_.leave();
   const WithoutInterpreterLock released;
   context_->close();
   parts_->completions->stop();

@@ -12,6 +12,7 @@
 #include "python/c10d/group_calls.hpp"
 #include "python/c10d/group_place.hpp"
 #include "python/c10d/group_work.hpp"
+#include "python/c10d/live_group.hpp"
 #include "python/c10d/tensors.hpp"
 
 namespace bluefog::c10d_backend {
@@ -88,11 +89,13 @@ class GroupBackend final : public ::c10d::Backend {
   WorkHandle barrier(const BarrierOptions& options) override;
 
  private:
-  [[nodiscard]] Work allgather_lists(CallPlace place, const at::Tensor& input,
+  /// An operation that has not been submitted; making one throws the errors of its arguments.
+  using Made = std::shared_ptr<Operation>;
+  [[nodiscard]] Made allgather_lists(const CallPlace& place, const at::Tensor& input,
                                      const Tensors& outputs, Keeps keeps, std::string form);
-  [[nodiscard]] Work allgather_flat(CallPlace place, const at::Tensor& input,
+  [[nodiscard]] Made allgather_flat(const CallPlace& place, const at::Tensor& input,
                                     const at::Tensor& output, Keeps keeps, std::string form);
-  [[nodiscard]] Work reduce_scatter_flat(CallPlace place, const at::Tensor& input,
+  [[nodiscard]] Made reduce_scatter_flat(const CallPlace& place, const at::Tensor& input,
                                          const at::Tensor& output, const ::c10d::ReduceOp& rule,
                                          Keeps keeps, std::string form);
   void close() noexcept;
@@ -101,6 +104,7 @@ class GroupBackend final : public ::c10d::Backend {
   std::shared_ptr<const GroupParts> parts_;
   c10::intrusive_ptr<Options> options_;
   GroupCalls calls_;
+  LiveGroup live_;
 };
 
 }  // namespace bluefog::c10d_backend

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
+#include "ops/calls/series.hpp"
+#include "python/c10d/arguments.hpp"
 #include "python/c10d/group_work.hpp"
 #include "python/c10d/tensors.hpp"
 
@@ -64,6 +66,25 @@ class GroupCalls {
     }
   }
 
+  /// The operations that `make(i)` gives for `count` tensors of one call, or the refusal of that call.
+  template <typename Make>
+  [[nodiscard]] ops::Operations operations(const CallPlace& place, std::size_t count,
+                                           const Make& make) {
+    return arguments([&] {
+      check_most(place, "tensors", ops::kMostOfSeries, count);
+      ops::Operations parts;
+      for (std::size_t i = 0; i < count; ++i) {
+        parts.push_back(make(i));
+      }
+      return parts;
+    });
+  }
+  /// Starts the operation that `make()` gives, or refuses its call.
+  template <typename Make>
+  [[nodiscard]] bluefog::Work submit(const Make& make) {
+    return submit_operation(arguments(make));
+  }
+
   using Start = c10::function_ref<void(const CallPlace& place, Calls& calls)>;
   /// The work of what `start` starts. @param call its name, for messages. @param source as
   /// `GroupWork`'s.
@@ -77,7 +98,10 @@ class GroupCalls {
   void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_.store(timeout); }
 
  private:
+  /// @throws StateError in a fork of the rank's process.
+  void check_home(std::string_view call) const;
   void refuse(const std::exception& error);
+  [[nodiscard]] bluefog::Work submit_operation(std::shared_ptr<Operation> operation);
 
   Context& context_;
   std::shared_ptr<const GroupParts> parts_;

@@ -1,9 +1,11 @@
 // The collectives of a group: arguments of torch as buffers of this library.
+#include <algorithm>
 #include <utility>
 
 #include "ops/allreduce.hpp"
 #include "ops/barrier.hpp"
 #include "ops/broadcast.hpp"
+#include "ops/calls/series.hpp"
 #include "ops/parts.hpp"
 #include "ops/reduce.hpp"
 #include "python/c10d/arguments.hpp"
@@ -29,29 +31,26 @@ WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
   const Manner manner = manner_of(OpType::ALLREDUCE_COALESCED, options);
   return calls_.started(
       manner, "all_reduce_coalesced", tensors, [&](const CallPlace& place, Calls& calls) {
-        ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
-        auto views = calls_.arguments([&] {
-          how.reduction = reduction_of(place, options.reduceOp);
-          std::vector<BufferView> all;
-          for (const at::Tensor& tensor : tensors) {
-            all.push_back(operand_of(place, tensor, options.reduceOp, keeps(manner)));
-          }
-          return all;
+        auto parts = calls_.operations(place, tensors.size(), [&](std::size_t i) {
+          BufferView view = operand_of(place, tensors[i], options.reduceOp, keeps(manner));
+          return ops::make_allreduce(*context_, std::move(view),
+                                     {.name = form_of(tensors[i], i, tensors.size()),
+                                      .reduction = reduction_of(place, options.reduceOp),
+                                      .buffer = ops::BufferUse::Copy});
         });
-        for (std::size_t i = 0; i < views.size(); ++i) {
-          how.name = form_of(tensors[i], i, tensors.size());
-          calls.push_back(ops::allreduce_nonblocking(*context_, std::move(views[i]), how));
-        }
+        calls.push_back(ops::submit_series(*context_, OpKind::Allreduce, std::move(parts)));
       });
 }
 
 WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& options) {
   const Manner manner = manner_of(OpType::BROADCAST, options);
   return calls_.started(manner, "broadcast", tensors, [&](const CallPlace& place, Calls& calls) {
-    BufferView view = calls_.arguments(
-        [&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
-    calls.push_back(ops::broadcast_nonblocking(*context_, std::move(view),
-                                               static_cast<int>(options.rootRank),
+    int root = 0;
+    BufferView view = calls_.arguments([&] {
+      root = root_of(place, options.rootRank, getSize());
+      return bytes_of(place, only(place, "tensors", tensors), keeps(manner));
+    });
+    calls.push_back(ops::broadcast_nonblocking(*context_, std::move(view), root,
                                                {.name = form_of(tensors.front())}));
   });
 }
@@ -60,39 +59,34 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
   const Manner manner = manner_of(OpType::REDUCE, options);
   return calls_.started(manner, "reduce", tensors, [&](const CallPlace& place, Calls& calls) {
     ops::ReduceOptions how;
+    int root = 0;
     BufferView view = calls_.arguments([&] {
+      root = root_of(place, options.rootRank, getSize());
       how.reduction = reduction_of(place, options.reduceOp);
       how.name = form_of(only(place, "tensors", tensors));
       return operand_of(place, tensors.front(), options.reduceOp, keeps(manner));
     });
-    calls.push_back(ops::reduce_nonblocking(*context_, std::move(view),
-                                            static_cast<int>(options.rootRank), how));
+    calls.push_back(ops::reduce_nonblocking(*context_, std::move(view), root, how));
   });
 }
 
 // ---- gathering
 
-Work GroupBackend::allgather_lists(CallPlace place, const at::Tensor& input, const Tensors& outputs,
-                                   Keeps keeps, std::string form) {
-  ConstBufferView own;
-  auto places = calls_.arguments([&] {
-    own = part_of(place, "input", input, input, keeps);
-    return parts_of<BufferView>(place, "outputs", outputs, input, keeps);
-  });
-  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places),
-                                          {.name = std::move(form)});
+GroupBackend::Made GroupBackend::allgather_lists(const CallPlace& place, const at::Tensor& input,
+                                                 const Tensors& outputs, Keeps keeps,
+                                                 std::string form) {
+  return ops::make_allgather_parts(*context_, part_of(place, "input", input, input, keeps),
+                                   parts_of<BufferView>(place, "outputs", outputs, input, keeps),
+                                   {.name = std::move(form)});
 }
 
-Work GroupBackend::allgather_flat(CallPlace place, const at::Tensor& input,
-                                  const at::Tensor& output, Keeps keeps, std::string form) {
-  ConstBufferView own;
-  auto places = calls_.arguments([&] {
-    own = part_of(place, "input", input, input, keeps);
-    return equal_parts(place, "output", part_of(place, "output", output, input, keeps), getSize(),
-                       own.count);
-  });
-  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places),
-                                          {.name = std::move(form)});
+GroupBackend::Made GroupBackend::allgather_flat(const CallPlace& place, const at::Tensor& input,
+                                                const at::Tensor& output, Keeps keeps,
+                                                std::string form) {
+  const ConstBufferView own = part_of(place, "input", input, input, keeps);
+  auto places = equal_parts(place, "output", part_of(place, "output", output, input, keeps),
+                            getSize(), own.count);
+  return ops::make_allgather_parts(*context_, own, std::move(places), {.name = std::move(form)});
 }
 
 WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -100,12 +94,11 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
   const Manner manner = manner_of(OpType::ALLGATHER, options);
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
   return calls_.started(manner, "all_gather", result, [&](const CallPlace& place, Calls& calls) {
-    calls_.arguments([&] {
-      (void)only(place, "inputs", inputs);
+    calls.push_back(calls_.submit([&] {
+      const at::Tensor& input = only(place, "inputs", inputs);
       check_count(place, "lists of outputs", 1, outputs.size());
-    });
-    calls.push_back(allgather_lists(place, inputs.front(), outputs.front(), keeps(manner),
-                                    form_of(inputs.front())));
+      return allgather_lists(place, input, outputs.front(), keeps(manner), form_of(input));
+    }));
   });
 }
 
@@ -114,7 +107,8 @@ WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
   return calls_.started(
       manner, "all_gather_into_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
-        calls.push_back(allgather_flat(place, input, output, keeps(manner), form_of(input)));
+        calls.push_back(calls_.submit(
+            [&] { return allgather_flat(place, input, output, keeps(manner), form_of(input)); }));
       });
 }
 
@@ -126,24 +120,22 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
   for (const Tensors& of_rank : outputs) {
     result.insert(result.end(), of_rank.begin(), of_rank.end());
   }
-  return calls_.started(manner, "all_gather_coalesced", std::move(result),
-                        [&](const CallPlace& place, Calls& calls) {
-                          calls_.arguments([&] {
-                            check_count(place, "lists of outputs",
-                                        static_cast<std::size_t>(getSize()), outputs.size());
-                            for (const Tensors& of_rank : outputs) {
-                              check_count(place, "outputs", inputs.size(), of_rank.size());
-                            }
-                          });
-                          for (std::size_t i = 0; i < inputs.size(); ++i) {
-                            Tensors places;
-                            for (const Tensors& of_rank : outputs) {
-                              places.push_back(of_rank[i]);
-                            }
-                            calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner),
-                                                            form_of(inputs[i], i, inputs.size())));
-                          }
-                        });
+  return calls_.started(
+      manner, "all_gather_coalesced", std::move(result), [&](const CallPlace& place, Calls& calls) {
+        const std::size_t count = inputs.size();
+        auto parts = calls_.operations(place, count, [&](std::size_t i) {
+          check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()),
+                      outputs.size());
+          Tensors places;
+          for (const Tensors& of_rank : outputs) {
+            check_count(place, "outputs", count, of_rank.size());
+            places.push_back(of_rank[i]);
+          }
+          return allgather_lists(place, inputs[i], places, keeps(manner),
+                                 form_of(inputs[i], i, count));
+        });
+        calls.push_back(ops::submit_series(*context_, OpKind::Allgather, std::move(parts)));
+      });
 }
 
 WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -152,11 +144,13 @@ WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tenso
   return calls_.started(
       manner, "all_gather_into_tensor_coalesced", outputs,
       [&](const CallPlace& place, Calls& calls) {
-        calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner),
-                                         form_of(inputs[i], i, inputs.size())));
-        }
+        const std::size_t count = std::max(inputs.size(), outputs.size());
+        auto parts = calls_.operations(place, count, [&](std::size_t i) {
+          check_count(place, "outputs", inputs.size(), outputs.size());
+          return allgather_flat(place, inputs[i], outputs[i], keeps(manner),
+                                form_of(inputs[i], i, count));
+        });
+        calls.push_back(ops::submit_series(*context_, OpKind::Allgather, std::move(parts)));
       });
 }
 
@@ -166,14 +160,15 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
   return calls_.started(manner, "gather", result, [&](const CallPlace& place, Calls& calls) {
     ConstBufferView own;
+    int root = 0;
     auto places = calls_.arguments([&] {
+      root = root_of(place, options.rootRank, getSize());
       const at::Tensor& input = only(place, "inputs", inputs);
-      check_count(place, "lists of outputs", getRank() == options.rootRank ? 1 : 0, outputs.size());
+      check_count(place, "lists of outputs", getRank() == root ? 1 : 0, outputs.size());
       own = part_of(place, "input", input, input, keeps(manner));
       return parts_of<BufferView>(place, "outputs", result, input, keeps(manner));
     });
-    calls.push_back(ops::gather_nonblocking(*context_, std::move(own), std::move(places),
-                                            static_cast<int>(options.rootRank),
+    calls.push_back(ops::gather_nonblocking(*context_, std::move(own), std::move(places), root,
                                             {.name = form_of(inputs.front())}));
   });
 }
@@ -185,16 +180,17 @@ WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   const Manner manner = manner_of(OpType::SCATTER, options);
   return calls_.started(manner, "scatter", outputs, [&](const CallPlace& place, Calls& calls) {
     BufferView own;
+    int root = 0;
     auto parts = calls_.arguments([&] {
+      root = root_of(place, options.rootRank, getSize());
       const at::Tensor& output = only(place, "outputs", outputs);
-      check_count(place, "lists of inputs", getRank() == options.rootRank ? 1 : 0, inputs.size());
+      check_count(place, "lists of inputs", getRank() == root ? 1 : 0, inputs.size());
       own = part_of(place, "output", output, output, keeps(manner));
       return inputs.empty() ? std::vector<ConstBufferView>()
                             : parts_of<ConstBufferView>(place, "inputs", inputs.front(), output,
                                                         keeps(manner));
     });
-    calls.push_back(ops::scatter_nonblocking(*context_, std::move(parts), std::move(own),
-                                             static_cast<int>(options.rootRank),
+    calls.push_back(ops::scatter_nonblocking(*context_, std::move(parts), std::move(own), root,
                                              {.name = form_of(outputs.front())}));
   });
 }
@@ -225,31 +221,32 @@ WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& 
       });
 }
 
-Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
-                                       const at::Tensor& output, const ::c10d::ReduceOp& rule,
-                                       Keeps keeps, std::string form) {
-  ops::ReduceOptions how{.name = std::move(form)};
-  BufferView own;
-  auto parts = calls_.arguments([&] {
-    how.reduction = reduction_of(place, rule);
-    check_contiguous(place, "input", input);
-    check_contiguous(place, "output", output);
-    own = operand_of(place, output, rule, keeps);
-    const BufferView whole = operand_of(place, input, rule, keeps);
-    check_same_dtype(place, input, output);
-    return as_inputs(equal_parts(place, "input", whole, getSize(), own.count));
-  });
-  return ops::reduce_scatter_nonblocking(*context_, std::move(parts), std::move(own), how);
+GroupBackend::Made GroupBackend::reduce_scatter_flat(const CallPlace& place,
+                                                     const at::Tensor& input,
+                                                     const at::Tensor& output,
+                                                     const ::c10d::ReduceOp& rule, Keeps keeps,
+                                                     std::string form) {
+  const ops::Reduction reduction = reduction_of(place, rule);
+  check_contiguous(place, "input", input);
+  check_contiguous(place, "output", output);
+  BufferView own = operand_of(place, output, rule, keeps);
+  const BufferView whole = operand_of(place, input, rule, keeps);
+  check_same_dtype(place, input, output);
+  auto parts = as_inputs(equal_parts(place, "input", whole, getSize(), own.count));
+  return ops::make_reduce_scatter(*context_, std::move(parts), std::move(own),
+                                  {.name = std::move(form), .reduction = reduction});
 }
 
 WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                               const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
-  return calls_.started(
-      manner, "reduce_scatter_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
-        calls.push_back(reduce_scatter_flat(place, input, output, options.reduceOp, keeps(manner),
-                                            form_of(input)));
-      });
+  return calls_.started(manner, "reduce_scatter_tensor", {output},
+                        [&](const CallPlace& place, Calls& calls) {
+                          calls.push_back(calls_.submit([&] {
+                            return reduce_scatter_flat(place, input, output, options.reduceOp,
+                                                       keeps(manner), form_of(input));
+                          }));
+                        });
 }
 
 WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -258,11 +255,13 @@ WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tenso
   return calls_.started(
       manner, "reduce_scatter_tensor_coalesced", outputs,
       [&](const CallPlace& place, Calls& calls) {
-        calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          calls.push_back(reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp,
-                                              keeps(manner), form_of(inputs[i], i, inputs.size())));
-        }
+        const std::size_t count = std::max(inputs.size(), outputs.size());
+        auto parts = calls_.operations(place, count, [&](std::size_t i) {
+          check_count(place, "outputs", inputs.size(), outputs.size());
+          return reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner),
+                                     form_of(inputs[i], i, count));
+        });
+        calls.push_back(ops::submit_series(*context_, OpKind::ReduceScatter, std::move(parts)));
       });
 }
 

@@ -1,7 +1,9 @@
 """Calls that do not fit together, ranks that do not come, arguments that nobody takes: errors that
 say which call, on which rank, what was expected and what was found; and never a hang."""
 
+import os
 import re
+import signal
 from datetime import timedelta
 
 import pytest
@@ -75,14 +77,6 @@ def test_dtypes_of_one_size_that_differ(rank, size):
     expect_failure(r"of Float8_e5m2.*of Float8_e4m3fn|of Float8_e4m3fn.*of Float8_e5m2",
                    lambda: dist.all_gather([torch.empty(4, dtype=dtype) for _ in range(size)],
                                            torch.ones(4).to(dtype)), size)
-
-
-def test_numbers_of_tensors_that_differ(rank, size):
-    """Both hear of it."""
-    count = 1 if rank == 0 else 2
-    group = dist.new_group(timeout=timedelta(seconds=2))
-    with pytest.raises(Failure, match=r"tensor 1 of [12]"):
-        dist.all_reduce_coalesced([torch.ones(2)] * count, group=group)
 
 
 def test_a_future_has_the_error(rank, size):
@@ -194,4 +188,50 @@ def test_groups(rank, size):
                                              r"torch.distributed 1"):
             dist.all_reduce(x.to_sparse(), group=group)
         dist.destroy_process_group(group)
+    expect_usable(None, size)
+
+
+def in_a_fork(body):
+    """The code with which a fork of this rank ends that runs `body`."""
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            signal.alarm(20)  # a fork that waits for threads that it has not is ended
+            code = body()
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status)
+
+
+def refusal_of(words, call):
+    try:
+        call()
+    except RuntimeError as error:
+        return 0 if re.search(words, str(error)) else 3
+    return 1
+
+
+def test_a_fork_uses_no_group_of_its_parent(size):
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # by a thread of this process
+    words = "expected the process of that rank, found a fork of it"
+    assert in_a_fork(lambda: refusal_of(words, lambda: dist.all_reduce(torch.ones(1)))) == 0
+    expect_usable(None, size)
+
+
+def test_a_fork_makes_no_group(size, tmp_path):
+    """Neither with its parent's group beside it nor after it has left that one."""
+    words = r"process \d+ was forked from process \d+, which is rank \d"
+
+    def new_group():
+        return refusal_of(words, lambda: dist.new_group(list(range(size))))
+
+    def own_group():
+        dist.destroy_process_group()
+        return refusal_of(words, lambda: dist.init_process_group(
+            "bluefog", init_method=f"file://{tmp_path}/store", rank=0, world_size=1))
+
+    assert in_a_fork(new_group) == 0
+    assert in_a_fork(own_group) == 0
     expect_usable(None, size)

@@ -96,3 +96,46 @@ def test_wrong_partners(rank, size):
     x = torch.ones(1)
     dist.all_reduce(x)
     assert x.item() == size
+
+
+def test_negative_tags_are_refused(rank, size):
+    """By the rank that gives them: no message is sent."""
+    ahead, behind = ring(rank, size)
+    words = "Tag must be nonnegative: expected 0 or more, found -1"
+    with pytest.raises(ValueError, match=f"rank {rank}, send: {words}"):
+        dist.send(torch.ones(1), ahead, tag=-1)
+    with pytest.raises(ValueError, match=f"rank {rank}, receive: {words}"):
+        dist.recv(torch.empty(1), behind, tag=-1)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == size
+
+
+def test_partners_outside_of_the_group(rank, size):
+    """Neither torch nor the backend takes them for another rank."""
+    group = dist.new_group([0, 1])
+    if rank < 2:
+        for partner in (size, -2, 2**31 - 1):
+            with pytest.raises((ValueError, RuntimeError), match="rank|group"):
+                dist.send(torch.ones(1), partner, group=group)
+        x = torch.tensor([float(rank)])
+        got = torch.empty(1)
+        work = dist.irecv(got, 1 - rank, group=group)
+        dist.send(x, 1 - rank, group=group)
+        work.wait()
+        assert got.item() == 1 - rank
+    dist.barrier()
+
+
+def test_all_to_all_in_a_group(rank, size):
+    """Parts go by the ranks of the group, in another order than those of torch."""
+    members = list(range(size))[::-1]
+    group = dist.new_group(members)
+    own = dist.get_group_rank(group, rank)
+    sent = [torch.full((3,), 10.0 * own + j) for j in range(size)]
+    got = [torch.empty(3) for _ in range(size)]
+    dist.all_to_all(got, sent, group=group)
+    assert all(part.eq(10.0 * j + own).all() for j, part in enumerate(got))
+    whole = torch.empty(size)
+    dist.all_to_all_single(whole, torch.arange(float(size)) + 10.0 * own, group=group)
+    assert whole.tolist() == [10.0 * j + own for j in range(size)]
