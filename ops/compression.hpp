@@ -32,6 +32,11 @@ class Compression {
   /// coding differences again and again converges by.
   [[nodiscard]] virtual double contraction(std::size_t count) const = 0;
 
+  /// Whether `encode` or `decode` may throw, the same on all ranks: they then decode all codes of a
+  /// round before they use any, and tell each other. Costs one more `decode` of each code and an
+  /// all-gather a round.
+  [[nodiscard]] virtual bool may_throw() const { return true; }
+
   /// Writes the code of `values`. @param code `bytes_of(values.size())` bytes.
   virtual void encode(std::span<const float> values, std::span<std::byte> code) const = 0;
 

@@ -61,6 +61,7 @@ class BlockCompression final : public Compression {
     constexpr double kOfRounding = 1e-6;
     return (1.0 - kOfRounding) / static_cast<double>(std::clamp<std::size_t>(count, 1, kCodeBlock));
   }
+  [[nodiscard]] bool may_throw() const override { return false; }
   void encode(std::span<const float> values, std::span<std::byte> code) const override {
     encode_blocks(named_.form, values, code.data());
   }
@@ -83,6 +84,7 @@ class TopK final : public Compression {
   [[nodiscard]] double contraction(std::size_t /*count*/) const override {
     return static_cast<double>(kept_) / static_cast<double>(kTopKChunk);
   }
+  [[nodiscard]] bool may_throw() const override { return false; }
   void encode(std::span<const float> values, std::span<std::byte> code) const override {
     encode_top_k(kept_, values, code.data());
   }
@@ -106,6 +108,7 @@ class TopK8 final : public Compression {
     return static_cast<double>(kept_) / static_cast<double>(kTopKChunk) *
            contraction_of_levels(127, kCodeBlock);
   }
+  [[nodiscard]] bool may_throw() const override { return false; }
   void encode(std::span<const float> values, std::span<std::byte> code) const override {
     encode_top_k8(kept_, values, code.data());
   }

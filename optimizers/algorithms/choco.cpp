@@ -249,6 +249,16 @@ std::vector<Choco::Following> Choco::followings(const Links& links, const Round&
   return followings;
 }
 
+void Choco::try_followings(const std::vector<Following>& all) {
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    for (std::size_t b = 0; b < buckets_.size() && !all[s].begins_anew; ++b) {
+      compression_->decode(
+          message_of(s, b).subspan(sizeof(Head)),
+          std::span(difference_.data(), static_cast<std::size_t>(buckets_[b].flat().numel())));
+    }
+  }
+}
+
 void Choco::take_in(const Links& links, const Round& round) {
   const std::vector<Following> all = followings(links, round);
   for (std::size_t s = 0; s < links.sources.size(); ++s) {
@@ -273,7 +283,7 @@ void Choco::take_in(const Links& links, const Round& round) {
 bool Choco::exchange(const Links& links, const Round& round, const StepBucket& step_bucket) {
   const std::int64_t identity = new_identity();
   bool is_finite = true;
-  run_overlapped_round(context_, buckets_.size(), works_, [&](std::size_t& issued) {
+  run_overlapped_round(context_, calls_due(), works_, [&](std::size_t& issued) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       step_bucket(buckets_[b]);
       is_finite &= tell(links.own, identity, b);
@@ -298,6 +308,8 @@ void Choco::step(const Round& round, const StepBucket& step_bucket) {
   const Links& links = links_[static_cast<std::size_t>(round.index) % links_.size()];
   try {
     const bool is_finite = exchange(links, round, step_bucket);
+    try_decoding(context_, *compression_, fmt::format("choco, round {}", round.index),
+                 [&] { try_followings(followings(links, round)); });
     take_in(links, round);
     if (!is_finite) {
       forget(links.own);  // other parameters may come, and find their copy

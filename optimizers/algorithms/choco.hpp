@@ -11,6 +11,7 @@
 #include "bluefog_cpp/work.hpp"
 #include "ops/compression.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/algorithms/codes/decoding.hpp"
 #include "optimizers/options.hpp"
 #include "topology/schedule.hpp"
 
@@ -46,6 +47,9 @@ class Choco final : public Algorithm {
   Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& schedule,
         std::shared_ptr<const ops::Compression> compression, double consensus_step_size);
 
+  [[nodiscard]] std::size_t calls_due() const override {
+    return buckets_.size() + decoding_calls(*compression_);
+  }
   void step(const Round& round, const StepBucket& step_bucket) override;
   [[nodiscard]] NamedTensors state() const override;
   void restart() override;
@@ -86,6 +90,7 @@ class Choco final : public Algorithm {
   /// @return whether all that was coded is finite.
   bool exchange(const Links& links, const Round& round, const StepBucket& step_bucket);
   [[nodiscard]] std::vector<Following> followings(const Links& links, const Round& round) const;
+  void try_followings(const std::vector<Following>& all);
   void take_in(const Links& links, const Round& round);
   static void forget(const Copies& copies);
 

@@ -76,6 +76,14 @@ std::span<const std::byte> CodedMean::code_of(int rank) const {
       static_cast<std::size_t>(rank) * message_bytes() + note_bytes_, code_bytes_);
 }
 
+void CodedMean::try_decoding(Scratch& scratch) const {
+  scratch.values.resize(std::max(scratch.values.size(), count_of(bucket_)));
+  const std::span coded(scratch.values.data(), count_of(bucket_));
+  for (int rank = 0; rank < context_.size(); ++rank) {
+    compression_->decode(code_of(rank), coded);
+  }
+}
+
 void CodedMean::finish(Scratch& scratch, std::span<const std::uint8_t> takes_part) {
   const std::size_t length = count_of(bucket_);
   scratch.values.resize(std::max(scratch.values.size(), length));

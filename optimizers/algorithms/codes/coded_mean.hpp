@@ -51,6 +51,8 @@ class CodedMean {
   [[nodiscard]] Work send();
   /// The note that came along with a rank's code. After `send`'s work.
   [[nodiscard]] std::span<const std::byte> note_of(int rank) const;
+  /// Decodes all codes, for errors alone. After `send`'s work.
+  void try_decoding(Scratch& scratch) const;
   /// v and e become what they are afterwards. After `send`'s work.
   /// @param takes_part by segment, the same on all ranks: 0 leaves v and e of a parameter. Empty: all.
   void finish(Scratch& scratch, std::span<const std::uint8_t> takes_part = {});

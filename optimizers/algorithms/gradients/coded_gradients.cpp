@@ -10,7 +10,7 @@ namespace bluefog::optimizers {
 
 CodedGradients::CodedGradients(Context& context, std::vector<Bucket>& buckets,
                                const GradientCode& code)
-    : context_(context), buckets_(buckets) {
+    : context_(context), buckets_(buckets), compression_(code.compression) {
   for (const Bucket& bucket : buckets) {
     means_.emplace_back(context, bucket, bucket.flat_gradients(), gradient_name(bucket),
                         code.compression,
@@ -24,6 +24,11 @@ void CodedGradients::prepare(std::size_t b, std::span<const std::uint8_t> flags)
 }
 
 void CodedGradients::finish() {
+  try_decoding(context_, *compression_, "gradient_allreduce", [this] {
+    for (const CodedMean& mean : means_) {
+      mean.try_decoding(scratch_);
+    }
+  });
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     std::vector<std::uint8_t> any(buckets_[b].segments().size(), 0);
     for (int rank = 0; rank < context_.size(); ++rank) {

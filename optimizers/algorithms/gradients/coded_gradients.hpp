@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "optimizers/algorithms/codes/coded_mean.hpp"
+#include "optimizers/algorithms/codes/decoding.hpp"
 #include "optimizers/algorithms/gradients/gradient_means.hpp"
 
 namespace bluefog::optimizers {
@@ -16,6 +19,7 @@ class CodedGradients final : public GradientMeans {
 
   void prepare(std::size_t b, std::span<const std::uint8_t> flags) override;
   [[nodiscard]] Work send(std::size_t b) override { return means_[b].send(); }
+  [[nodiscard]] std::size_t later_calls() const override { return decoding_calls(*compression_); }
   void finish() override;
   void forget() override;
   /// "error of bucket 0", ….
@@ -25,6 +29,7 @@ class CodedGradients final : public GradientMeans {
  private:
   Context& context_;
   std::vector<Bucket>& buckets_;
+  std::shared_ptr<const ops::Compression> compression_;
   std::vector<CodedMean> means_;
   CodedMean::Scratch scratch_;
 };

@@ -18,11 +18,12 @@ CodedAverages::CodedAverages(Context& context, std::vector<Bucket>& buckets,
                              std::optional<double> decay)
     : Algorithm(buckets),
       context_(context),
+      compression_(std::move(compression)),
       plain_(context, values_of(buckets), names_of(buckets)),
       works_(buckets.size()),
       has_begun_(at::zeros({1}, at::kLong)) {
   for (const Bucket& bucket : buckets) {
-    means_.emplace_back(context, bucket, bucket.flat(), bucket.name(), compression, decay,
+    means_.emplace_back(context, bucket, bucket.flat(), bucket.name(), compression_, decay,
                         sizeof(std::uint64_t));
   }
 }
@@ -38,6 +39,11 @@ void CodedAverages::step(const Round& round, const StepBucket& step_bucket) {
   }
   try {
     exchange(step_bucket);
+    try_decoding(context_, *compression_, fmt::format("outer step of round {}", round.index), [&] {
+      for (const CodedMean& mean : means_) {
+        mean.try_decoding(scratch_);
+      }
+    });
     check_alike(round);
   } catch (...) {
     for (CodedMean& mean : means_) {
@@ -53,7 +59,8 @@ void CodedAverages::step(const Round& round, const StepBucket& step_bucket) {
 
 void CodedAverages::exchange(const StepBucket& step_bucket) {
   std::uint64_t number = 0;
-  run_overlapped_round(context_, buckets_.size(), works_, [&](std::size_t& issued) {
+  const std::size_t calls = buckets_.size() + decoding_calls(*compression_);
+  run_overlapped_round(context_, calls, works_, [&](std::size_t& issued) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       step_bucket(buckets_[b]);
       number = b == 0 && number_ ? number_() : number;

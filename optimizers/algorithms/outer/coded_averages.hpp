@@ -9,6 +9,7 @@
 #include "ops/compression.hpp"
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithms/codes/coded_mean.hpp"
+#include "optimizers/algorithms/codes/decoding.hpp"
 #include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
@@ -32,6 +33,9 @@ class CodedAverages final : public Algorithm {
   [[nodiscard]] bool codes() const;
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  [[nodiscard]] std::size_t calls_due() const override {
+    return buckets_.size() + (codes() ? decoding_calls(*compression_) : 0);
+  }
   void step(const Round& round, const StepBucket& step_bucket) override;
   /// "error of bucket 0", …, "codes begun".
   [[nodiscard]] NamedTensors state() const override;
@@ -42,6 +46,7 @@ class CodedAverages final : public Algorithm {
   void check_alike(const Round& round) const;
 
   Context& context_;
+  std::shared_ptr<const ops::Compression> compression_;
   GlobalAverages plain_;
   std::vector<CodedMean> means_;
   CodedMean::Scratch scratch_;

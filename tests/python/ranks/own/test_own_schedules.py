@@ -226,6 +226,61 @@ def test_a_code_that_fails_on_one_rank(rank, size):
     bf.barrier()
 
 
+@pytest.mark.parametrize("algorithm, round_words", (
+    ("choco", r"choco, round \d+"), ("sparse_loco", r"outer step of round \d+"),
+    ("gradient_allreduce", "gradient_allreduce")))
+@pytest.mark.parametrize("how", ("raises", "returns"))
+def test_a_code_that_cannot_be_decoded_on_one_rank(algorithm, round_words, how, rank, size):
+    """All ranks hear of it in that round, before any has used a code, and go on together."""
+    needs(2)
+    fails = [False]
+
+    class Failing(Half):
+        name = "test-undecoded"
+
+        def encode(self, values):
+            self.own = super().encode(values)
+            return self.own
+
+        def decode(self, code, count):
+            if fails[0] and bf.rank() == 1 and not code.equal(self.own):
+                if how == "raises":
+                    raise RuntimeError("no luck")
+                return code
+            return super().decode(code, count)
+
+    model = torch.nn.Linear(40, 40).double()
+    options = {"schedule": topology_util.FullyConnectedGraph(size)} if algorithm == "choco" else {}
+    optimizer = bf.DecentralizedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.01), model, algorithm, compression=Failing(),
+        **options)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.full((1, 40), 1.0 + bf.rank(), dtype=torch.float64)).square().sum().backward()
+        optimizer.step()
+
+    def try_rounds():
+        for _ in range(12):  # some rounds are of local steps alone, the first one sends no code
+            step()
+
+    try_rounds()
+    fails[0] = True
+    if rank == 1:
+        kind = RuntimeError if how == "raises" else bluefog_cpp.InvalidArgument
+        words = "no luck" if how == "raises" else r"code test-undecoded, decode: expected a tensor"
+    else:
+        kind = bluefog_cpp.PeerFailure
+        words = (rf"rank {rank}, {round_words}: rank 1 could not take in codes of compression "
+                 r"test-undecoded: .*(no luck|decode: expected a tensor)")
+    with pytest.raises(kind, match=words):
+        try_rounds()
+    fails[0] = False
+    optimizer.restart()
+    try_rounds()
+    bf.barrier()
+
+
 def changed(**methods):
     return type("Changed", (Half,), {"name": "test-changed", **methods})
 
