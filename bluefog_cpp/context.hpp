@@ -59,7 +59,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Collective over the ranks of `place.size` processes that meet in `store`
   /// (bluefog_cpp/store.hpp), without MPI. Ranks on several hosts reach each other over TCP.
   /// @param interrupt_check as above.
-  /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as above.
+  /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as above;
+  ///   UnsupportedError where a launcher's variables (bfrun's, torchrun's or RANK and WORLD_SIZE, Open
+  ///   MPI's, PMI's) name another rank or size.
   static std::shared_ptr<Context> create(std::shared_ptr<Store> store, const StorePlace& place,
                                          const Settings& settings,
                                          std::function<void()> interrupt_check = {});

@@ -293,6 +293,17 @@ void refuse_launchers_of_others(const Variables& variables) {
   }
 }
 
+Variables variables_of_process() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (const std::size_t equals = text.find('='); equals != std::string_view::npos) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return variables;
+}
+
 }  // namespace
 
 LaunchEnvironment LaunchEnvironment::detect(const Variables& environment) {
@@ -312,15 +323,25 @@ LaunchEnvironment LaunchEnvironment::detect(const Variables& environment) {
   return LaunchEnvironment{.job = job_of(variables)};
 }
 
-LaunchEnvironment LaunchEnvironment::detect() {
-  Variables variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (const std::size_t equals = text.find('='); equals != std::string_view::npos) {
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+void LaunchEnvironment::check_handed_place(int rank, int size, const Variables& variables) {
+  const Naming by_env = variables.contains(kTorchrun) ? kByTorchrun : kByEnvironment;
+  for (const Naming& naming : {kByBfrun, by_env, kByOpenMpi, kByPmi}) {
+    const LaunchEnvironment launch = launch_by(naming, variables);
+    const bool is_stated = launch.rank >= 0 && launch.size > 0;
+    if (is_stated && (launch.rank != rank || launch.size != size)) {
+      throw UnsupportedError(fmt::format(
+          "rank {} of {}, by the program beside the store that it hands over, and {}, by {}: "
+          "expected both to name the same rank and number of ranks; give the launcher's, or unset "
+          "these variables",
+          rank, size, launch.stated_by, launch.launcher));
     }
   }
-  return detect(variables);
 }
+
+void LaunchEnvironment::check_handed_place(int rank, int size) {
+  check_handed_place(rank, size, variables_of_process());
+}
+
+LaunchEnvironment LaunchEnvironment::detect() { return detect(variables_of_process()); }
 
 }  // namespace bluefog

@@ -59,6 +59,14 @@ struct LaunchEnvironment {
   /// Reads `variables` in place of the environment.
   [[nodiscard]] static LaunchEnvironment detect(
       const std::map<std::string, std::string>& variables);
+
+  /// Compares the place that a program gives beside a store of its own with what launchers'
+  /// variables say, where these name both a rank and a number of ranks.
+  /// @throws UnsupportedError that names both where they differ. Slurm's are not compared.
+  static void check_handed_place(int rank, int size);
+  /// The same with `variables` in place of the environment.
+  static void check_handed_place(int rank, int size,
+                                 const std::map<std::string, std::string>& variables);
 };
 
 }  // namespace bluefog

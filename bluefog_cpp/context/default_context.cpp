@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/settings.hpp"
@@ -53,6 +54,9 @@ std::shared_ptr<Context> Context::create(const Settings& settings,
 std::shared_ptr<Context> Context::create(std::shared_ptr<Store> store, const StorePlace& place,
                                          const Settings& settings,
                                          std::function<void()> interrupt_check) {
+  if (!settings.joins) {
+    LaunchEnvironment::check_handed_place(place.rank, place.size);
+  }
   return create(make_store_bootstrap(std::move(store), place, settings,
                                      Deadline::after(settings.timeout), std::move(interrupt_check)),
                 settings);

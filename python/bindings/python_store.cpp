@@ -125,6 +125,15 @@ void bind_launch(py::module_& module) {
       .def(py::init<>())
       .def_static(
           "detect", [] { return LaunchEnvironment::detect(); }, "As the environment tells it.")
+      .def_static(
+          "check_handed_place",
+          [](int rank, int size) {
+            if (!Settings::from_environment().joins) {
+              LaunchEnvironment::check_handed_place(rank, size);
+            }
+          },
+          py::arg("rank"), py::arg("size"),
+          "Refuses a place beside a store of the caller's that is not the one launchers name.")
       .def(
           "claim",
           [](const LaunchEnvironment& launch) {

@@ -1,6 +1,7 @@
 #include "bluefog_cpp/bootstrap/mpi/start_watch.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -20,6 +21,12 @@ constexpr double kLooksGrowBy = 1.25;
 // "all 4 ranks", or "all ranks" where the launcher does not say how many.
 std::string everybody(const LaunchEnvironment& launch) {
   return launch.size > 0 ? fmt::format("all {} ranks", launch.size) : "all ranks";
+}
+
+// "rank 3", or a rank of no number where the launcher does not say which.
+std::string this_one(const LaunchEnvironment& launch) {
+  return launch.rank >= 0 ? fmt::format("rank {}", launch.rank)
+                          : fmt::format("process {}, which has no rank yet", ::getpid());
 }
 
 }  // namespace
@@ -61,8 +68,8 @@ void StartWatch::look() {
   if (is_over) {
     if (!roll_call_.all_are_here() || std::exchange(has_had_more_time_, true)) {
       throw TimeoutError(fmt::format(
-          "bootstrap over MPI on rank {}: expected {} within {:.3g} s (BLUEFOG_TIMEOUT), {}",
-          launch_.rank, everybody(launch_), deadline_.timeout().count(), missing()));
+          "bootstrap over MPI on {}: expected {} within {:.3g} s (BLUEFOG_TIMEOUT), {}",
+          this_one(launch_), everybody(launch_), deadline_.timeout().count(), missing()));
     }
     deadline_ = deadline_.again();
   }

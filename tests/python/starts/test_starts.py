@@ -162,6 +162,22 @@ def test_a_store_that_the_program_hands_over(tmp_path):
     assert f"2 ranks, started by {by}" in found[2]
 
 
+def test_a_store_and_a_launcher_that_disagree(tmp_path):
+    """The program says rank 0 of 1, and torchrun another place: either would train alone."""
+    code, _, errors = by_variables(
+        [{"PLACE": "0", "PLACES": "1", "RANK": "1", "WORLD_SIZE": "2",
+          "TORCHELASTIC_RUN_ID": "none"}], "store", str(tmp_path / "store"))
+    assert code == 1
+    assert ("rank 0 of 1, by the program beside the store that it hands over, and RANK=1 and "
+            "WORLD_SIZE=2, by torchrun: expected both to name the same rank and number") in errors
+
+
+def test_a_store_beside_a_launcher_that_agrees(tmp_path):
+    expect_success(by_variables(
+        [{"PLACE": str(rank), "PLACES": "2", "RANK": str(rank), "WORLD_SIZE": "2"}
+         for rank in range(2)], "store", str(tmp_path / "store")), 2)
+
+
 def test_a_rank_that_never_comes_is_named():
     code, _, errors = by_variables(places([0, 2], size=3), BLUEFOG_TIMEOUT="3")
     assert code == 1

@@ -365,5 +365,29 @@ TEST(DefaultBootstrap, WithoutMpiALaunchOfOneRankIsAlone) {
   EXPECT_EQ(make_default_bootstrap(Settings{}, Deadline::never())->name(), "single");
 }
 
+TEST(LaunchEnvironment, APlaceBesideAStoreIsTheLaunchersToo) {
+  const auto refusal = [](int rank, int size, const Variables& variables) -> std::string {
+    try {
+      LaunchEnvironment::check_handed_place(rank, size, variables);
+    } catch (const UnsupportedError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Variables by_torchrun{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"TORCHELASTIC_RUN_ID", "x"}};
+  EXPECT_EQ(refusal(1, 4, by_torchrun), "");
+  EXPECT_EQ(refusal(0, 1, {}), "");
+  EXPECT_EQ(refusal(0, 1, {{"RANK", "3"}}), "") << "half a place is none";
+  for (const auto& [rank, size] : {std::pair(0, 4), std::pair(1, 2)}) {
+    EXPECT_THAT(refusal(rank, size, by_torchrun),
+                ::testing::AllOf(::testing::HasSubstr("RANK=1 and WORLD_SIZE=4, by torchrun"),
+                                 ::testing::HasSubstr(rank == 0 ? "rank 0 of 4" : "rank 1 of 2")));
+  }
+  EXPECT_THAT(refusal(0, 2, {{"BFRUN_RANK", "1"}, {"BFRUN_SIZE", "2"}}),
+              ::testing::HasSubstr("BFRUN_RANK=1 and BFRUN_SIZE=2, by bfrun"));
+  EXPECT_THAT(refusal(0, 2, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "3"}}),
+              ::testing::HasSubstr("by Open MPI"));
+}
+
 }  // namespace
 }  // namespace bluefog

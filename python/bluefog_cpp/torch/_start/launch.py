@@ -69,6 +69,7 @@ def join(given: Handed | None, is_fork_of: int | None) -> core.Context:
     """
     if given is not None:
         _refuse_fork(is_fork_of)
+        core.Launch.check_handed_place(given.rank, given.size)
         launch = _place(given.rank, given.size, "the program", "a store handed over")
         return _join_in(given.store, "the store that init was given", launch)
     launch = _stated_by_environment()
