@@ -82,6 +82,9 @@ class Operation : public Receiver {
 
   /// Kind, dtype, count and name of the call.
   [[nodiscard]] virtual const Envelope& envelope() const noexcept = 0;
+  /// Whether the envelope says which part of the call is under way, and so tells nothing of another
+  /// rank, which may be at another part.
+  [[nodiscard]] virtual bool envelope_changes() const noexcept { return false; }
 
   /// Fills `spec` with the next exchange. The previous one has ended by then.
   /// @return false when there is none left: the call is complete. Not asked again after a spec

@@ -120,6 +120,7 @@ class NeighborAllreduceMulti final : public Operation {
   }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+  [[nodiscard]] bool envelope_changes() const noexcept override { return true; }
 
   bool next(ExchangeSpec& spec) override {
     while (!average_->next(spec, call_index())) {

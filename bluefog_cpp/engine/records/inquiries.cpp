@@ -20,7 +20,7 @@ void Inquiries::look() {
     moves_ = call.moves;
     looks_ = 0;
   }
-  if (++looks_ != kLooks) {
+  if (++looks_ != kLooks || first->operation->envelope_changes()) {
     return;
   }
   const ControlMessage inquiry{.kind = ControlMessage::Kind::Inquiry,
@@ -32,6 +32,9 @@ void Inquiries::look() {
 }
 
 void Inquiries::note_complete(const Operation& operation) {
+  if (operation.envelope_changes()) {
+    return;
+  }
   const std::uint64_t call = CallState::of(operation).index;
   const Envelope& envelope = operation.envelope();
   past_[call % past_.size()] = {.call = call, .envelope = envelope, .name = envelope.name};
@@ -57,6 +60,9 @@ Inquiries::End Inquiries::hear(int source, ControlMessage report) {
   }
   if (operation == nullptr && ledger_.has_failed(key)) {
     return {};  // both sides saw it
+  }
+  if (is_inquiry && operation != nullptr && operation->envelope_changes()) {
+    return {};
   }
   std::string both = std::move(report.text);
   if (is_inquiry) {

@@ -227,6 +227,21 @@ TEST_F(EngineReports, AnInquiryAboutTheSameCallChangesNothing) {
   EXPECT_TRUE(sent_reports().empty());
 }
 
+TEST_F(EngineReports, InquiriesOfRanksAtAnotherPartOfACallChangeNothing) {
+  const auto ask = [](ScriptedTransport& t) {
+    t.send_report(1, report(kInquiry, 1, "neighbor_allgather(float32[1])"));
+  };
+  const Work work = submit({.sources = {1}, .changes_envelope = true});
+  script([&](ScriptedTransport& t) {
+    ask(t);
+    send(t, 1, 1);
+  });
+  work.wait();
+  script(ask);
+  run({.readers = {2}});
+  EXPECT_TRUE(sent_reports().empty());
+}
+
 TEST_F(EngineReports, AnInquiryAboutALaterCallWaitsForThat) {
   script([](ScriptedTransport& t) {
     t.send_report(1, report(kInquiry, 2, "reduce(uint8[4])"));

@@ -22,6 +22,7 @@ class ScriptedCall final : public Operation {
     int partner = -1;
     Consumption consumption = Consumption::AsItArrives;
     Pace pace = Pace::Each;
+    bool changes_envelope = false;
   };
 
   explicit ScriptedCall(Options options) : options_(std::move(options)) {
@@ -41,6 +42,9 @@ class ScriptedCall final : public Operation {
   }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+  [[nodiscard]] bool envelope_changes() const noexcept override {
+    return options_.changes_envelope;
+  }
   [[nodiscard]] int partner() const noexcept override { return options_.partner; }
   bool next(ExchangeSpec& spec) override {
     outgoing_ = {
