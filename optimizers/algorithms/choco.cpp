@@ -136,6 +136,7 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
       outgoing_(buckets.size()),
       incoming_(buckets.size()),
       works_(buckets.size()),
+      start_(at::zeros({2}, at::kLong)),
       random_(seed()) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : buckets) {
@@ -306,6 +307,15 @@ bool Choco::exchange(const Links& links, const Round& round, const StepBucket& s
 
 void Choco::step(const Round& round, const StepBucket& step_bucket) {
   const Links& links = links_[static_cast<std::size_t>(round.index) % links_.size()];
+  if (!has_compared_start()) {
+    keep_start_once();
+    const std::size_t due = calls_due();
+    run_round(context_, due, [&](std::size_t& issued) {
+      issued = 1;
+      compare_start();
+      issued = due;  // the round accounts for the others
+    });
+  }
   try {
     const bool is_finite = exchange(links, round, step_bucket);
     try_decoding(context_, *compression_, fmt::format("choco, round {}", round.index),
@@ -324,13 +334,8 @@ void Choco::step(const Round& round, const StepBucket& step_bucket) {
   note_changes(buckets_);
 }
 
-void Choco::forget(const Copies& copies) {
-  zero(copies.values);
-  copies.identity.zero_();
-}
-
 NamedTensors Choco::state() const {
-  NamedTensors all;
+  NamedTensors all{{"start", start_}};
   const auto add = [&](const Copies& copies, const std::string& whose) {
     for (const auto& [name, tensor] : named(copies.values, "copy")) {
       all.push_back({whose + name, tensor});
@@ -347,6 +352,7 @@ NamedTensors Choco::state() const {
 }
 
 void Choco::restart() {
+  start_.zero_();
   for (const Links& links : links_) {
     forget(links.own);
     std::ranges::for_each(links.sources, forget);

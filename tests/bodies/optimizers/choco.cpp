@@ -203,6 +203,50 @@ TEST(ChocoAveraging, BeginsWithTheValuesThemselves) {
   });
 }
 
+/// With a code of one value for each bucket.
+TEST(ChocoAveraging, ACommonModelIsNotTold) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    for (const bool has_local_steps : {false, true}) {
+      const Point point(7);
+      std::vector<optimizers::Bucket> buckets =
+          optimizers::make_buckets({{"first", point.first}, {"second", point.second}}, 64, 64,
+                                   [](std::int64_t count, const at::TensorOptions& options) {
+                                     return at::zeros({count}, options);
+                                   });
+      const Schedule pairs = topology::one_peer_exponential(context.size());
+      optimizers::Choco choco(context, buckets, pairs, compression_named("topk:1"), 0.5);
+      const auto own_copy = [&](std::int64_t matrix) {
+        std::vector<at::Tensor> copies;
+        for (const auto& [name, tensor] : choco.state()) {
+          if (name.starts_with(fmt::format("matrix {}, own copy", matrix))) {
+            copies.push_back(tensor.flatten());
+          }
+        }
+        return at::cat(copies).clone();
+      };
+      const at::NoGradGuard no_grad;
+      std::vector<at::Tensor> all;
+      for (const optimizers::Bucket& bucket : buckets) {
+        all.push_back(bucket.flat().flatten());
+      }
+      const at::Tensor common = at::cat(all).clone();
+      const auto move = [&](const optimizers::Bucket& bucket) {
+        bucket.flat().add_(at::sign(bucket.flat()), 1.0 + context.rank());
+      };
+      if (has_local_steps) {
+        choco.step_alone(move);
+      }
+      for (std::int64_t index = 0; index < pairs.period_steps(); ++index) {
+        choco.step({.index = index, .plan = pairs.plan_for(context.rank(), index)}, move);
+        EXPECT_EQ(own_copy(index).ne(common).sum().item<std::int64_t>(), std::ssize(buckets));
+      }
+      choco.restart();  // from models that differ by now
+      choco.step({.index = 0, .plan = pairs.plan_for(context.rank(), 0)}, move);
+      EXPECT_GT(own_copy(0).ne(common).sum().item<std::int64_t>(), std::ssize(buckets));
+    }
+  });
+}
+
 TEST(ChocoAveraging, EveryCodeReachesTheMean) {
   on_ranks(few_ranks(), [](Context& context) {
     for (const Schedule& schedule :

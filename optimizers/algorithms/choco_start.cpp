@@ -1,0 +1,78 @@
+// What copies begin with.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ops/calls/allgather_parts.hpp"
+#include "optimizers/algorithms/choco.hpp"
+#include "optimizers/algorithms/codes/coded_values.hpp"
+#include "optimizers/buckets/flat_state.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+/// How far ranks are with their models of the beginning.
+enum class StartPhase : std::int64_t { Unknown, Kept, Compared };
+
+}  // namespace
+
+std::size_t Choco::calls_due() const {
+  return buckets_.size() + decoding_calls(*compression_) + (has_compared_start() ? 0 : 1);
+}
+
+bool Choco::has_compared_start() const {
+  return start_[0].item<std::int64_t>() == static_cast<std::int64_t>(StartPhase::Compared);
+}
+
+void Choco::keep_start_once() {
+  if (start_[0].item<std::int64_t>() != static_cast<std::int64_t>(StartPhase::Unknown)) {
+    return;
+  }
+  std::uint64_t number = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    number = number_of_values(buckets_[b], buckets_[b].flat(), number);
+    for (const Links& links : links_) {
+      links.own.values[b].copy_(buckets_[b].flat());
+    }
+  }
+  start_[0].fill_(static_cast<std::int64_t>(StartPhase::Kept));
+  start_[1].fill_(static_cast<std::int64_t>(number));
+}
+
+void Choco::compare_start() {
+  const std::string own = fmt::format("{:016x}", start_[1].item<std::int64_t>());
+  const std::vector<std::string> all = ops::allgather_parts(context_, "choco, start", own);
+  const bool is_common =
+      std::ranges::all_of(all, [&](const std::string& one) { return one == own; });
+  for (const Links& links : links_) {
+    if (!is_common) {
+      forget(links.own);
+      continue;
+    }
+    // Not 0, which says that nothing is known.
+    const std::int64_t identity = start_[1].item<std::int64_t>() | 1;
+    links.own.identity.fill_(identity);
+    for (const Copies& theirs : links.sources) {
+      theirs.identity.fill_(identity);
+      for (std::size_t b = 0; b < buckets_.size(); ++b) {
+        theirs.values[b].copy_(links.own.values[b]);
+      }
+    }
+  }
+  start_[0].fill_(static_cast<std::int64_t>(StartPhase::Compared));
+}
+
+void Choco::step_alone(const StepBucket& step_bucket) {
+  keep_start_once();
+  Algorithm::step_alone(step_bucket);
+}
+
+void Choco::forget(const Copies& copies) {
+  zero(copies.values);
+  copies.identity.zero_();
+}
+
+}  // namespace bluefog::optimizers
