@@ -96,7 +96,7 @@ void Source::throw_if_it_makes_no_offers(const MessageHeader& header,
 bool Source::is_left_out(CallId later) {
   // The peer's report of this call, or its answer to an inquiry, says more, and may still be on its
   // way beside the data.
-  constexpr std::chrono::milliseconds kGrace{100};
+  constexpr std::chrono::milliseconds kGrace{300};
   const auto now = std::chrono::steady_clock::now();
   if (overtaken_by_ != later) {
     overtaken_by_ = later;

@@ -7,7 +7,7 @@
 namespace bluefog {
 
 void Inquiries::look() {
-  constexpr int kLooks = 2;  // a rank that is a little late answers by its message
+  constexpr int kLooks = 10;  // 200 ms: a rank that is a little late answers by its message
   const auto first = std::ranges::find_if(queue_, [](const QueuedCall& queued) {
     return queued.operation->partner() < 0 && queued.state().is_running();
   });

@@ -337,7 +337,8 @@ TEST_F(UseDevice, WithoutTheOthers) {
     }
     meet(context);
     if (context.rank() == 1) {
-      EXPECT_THROW(ops::barrier(context), PeerFailure);
+      EXPECT_THAT(error_of<MismatchError>([&] { ops::barrier(context); }),
+                  HasSubstr("rank 0 called use_device, rank 1 called barrier"));
     }
     meet(context);
   });
