@@ -237,11 +237,11 @@ TEST(ChocoAveraging, ACommonModelIsNotTold) {
         choco.step_alone(move);
       }
       for (std::int64_t index = 0; index < pairs.period_steps(); ++index) {
-        choco.step({.index = index, .plan = pairs.plan_for(context.rank(), index)}, move);
+        choco.step({.plan = pairs.plan_for(context.rank(), index), .index = index}, move);
         EXPECT_EQ(own_copy(index).ne(common).sum().item<std::int64_t>(), std::ssize(buckets));
       }
       choco.restart();  // from models that differ by now
-      choco.step({.index = 0, .plan = pairs.plan_for(context.rank(), 0)}, move);
+      choco.step({.plan = pairs.plan_for(context.rank(), 0), .index = 0}, move);
       EXPECT_GT(own_copy(0).ne(common).sum().item<std::int64_t>(), std::ssize(buckets));
     }
   });
