@@ -115,6 +115,16 @@ def test_several_sizes_and_processes_have_two_charts_of_lines():
     assert list(line.get_xdata()) == [10**6, 10**7]
 
 
+def test_lines_that_some_numbers_of_ranks_lack():
+    records = [operation(op=f"op {k}", ranks=ranks, bytes=bytes_, median=float(k + 1))
+               for ranks in (2, 4) for bytes_ in (10**6, 10**7)
+               for k in range(charts.MOST_BARS + 1) if (ranks, k) != (4, 0)]
+    two, four = dict(operation_charts.charts_of(records))["time_by_processes"].axes
+    names = names_beside(four)
+    assert len(two.lines) == len(names) == charts.MOST_BARS
+    assert "bluefog_cpp: op 0" in names
+
+
 def test_each_language_has_its_charts_beside_the_same_memcpy():
     records = [*of_two_ranks(), operation(language="Python", bytes=1 << 20, median=40.0)]
     found = dict(operation_charts.charts_of(records))

@@ -19,6 +19,14 @@ using ::testing::IsEmpty;
 
 const ExitStatus kSuccess{0, 0};
 
+TEST(Roster, NobodyMissesARankThatWasEndedAsItBegan) {
+  Roster roster(3);
+  roster.start(started(0));
+  EXPECT_THAT(roster.unheard(), ElementsAre(1, 2));
+  roster.dismiss(2);
+  EXPECT_THAT(roster.unheard(), ElementsAre(1));
+}
+
 TEST(JobMonitor, NamesRanksThatFailedByThemselves) {
   JobMonitor monitor({.ranks = 3});
   for (int rank = 0; rank < 3; ++rank) {

@@ -87,12 +87,15 @@ def chart_of_times(records, title):
         is_less_better=True, tick_text=round_time_text)
 
 
-def lines_of(records):
-    """Records of each line by rising size. The fastest stands for a line at each size."""
+def lines_of(records, chosen=None):
+    """Records of each line by rising size, of the fastest at each size or of those that are chosen.
+    The fastest record stands for a line at each size."""
     lines = {}
     for bytes_ in sorted({record["bytes"] for record in records}):
         fastest = fastest_of_each(r for r in records if r["bytes"] == bytes_)
-        for record in fastest[:charts.MOST_BARS]:
+        shown = (fastest[:charts.MOST_BARS] if chosen is None
+                 else [record for record in fastest if line_of(record) in chosen])
+        for record in shown:
             lines.setdefault(line_of(record), []).append(record)
     return lines
 
@@ -108,23 +111,23 @@ def chart_by_processes(records, title, value_of, label):
     figure, all_axes = charts.subplots(1, len(numbers), figsize=(4 * len(numbers) + 2.5, 5),
                                        sharey=True, squeeze=False)
     styles = styles_of(lines_of(records))
-    ends = []
+    ends = {}  # of each line in the last panel that has it
     for axes, ranks in zip(all_axes.flat, numbers):
         axes.set(xscale="log", yscale="log", xlabel="size",
                  title="1 process" if ranks == 1 else f"{ranks} processes")
-        ends = []
-        for line, found in lines_of([r for r in records if r["ranks"] == ranks]).items():
+        of_panel = [record for record in records if record["ranks"] == ranks]
+        for line, found in lines_of(of_panel, styles).items():
             values = [value_of(record) for record in found]
             axes.plot([record["bytes"] for record in found], values, linestyle=styles[line],
                       marker="o", markersize=4, color=charts.colour_of(line[0]), linewidth=1.8)
-            ends.append((values[-1], name_of_line(line), charts.colour_of(line[0]),
-                         styles[line]))
+            ends[line] = (values[-1], name_of_line(line), charts.colour_of(line[0]),
+                          styles[line])
         sizes = sorted({record["bytes"] for record in records})
         axes.set_xticks(sizes, map(size_text, sizes), rotation=30)
         axes.minorticks_off()
         axes.grid(True, which="major", alpha=0.3)
     all_axes[0, 0].set_ylabel(label)
-    charts.name_lines(all_axes[0, -1], ends)
+    charts.name_lines(all_axes[0, -1], list(ends.values()))
     figure.suptitle(title, fontsize=11)
     return figure
 

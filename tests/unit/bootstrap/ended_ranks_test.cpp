@@ -79,7 +79,7 @@ TEST(EndedRanks, ThatHaveComeBeforeAreNotMissed) {
   const auto contents = std::make_shared<MemoryStore::Contents>();
   say(contents,
       {{.rank = 1, .cause = "rank 1 exited"}, {.rank = 7, .cause = "no rank of this one"}});
-  for (const std::string& error : starts(contents, {0, 1, 2})) {
+  for (const std::string& error : starts(contents, {1, 0, 2})) {  // rank 1 comes first
     EXPECT_EQ(error, "");
   }
 }

@@ -35,6 +35,7 @@ void JobMonitor::take_restarts(RanksDue& due, Clock::time_point now) {
   std::vector<Respawns::Withdrawn> withdrawn;
   respawns_.take_due(due, now, withdrawn);
   std::ranges::for_each(due.given_up, [this](int rank) { roster_.take_gone(rank); });
+  std::ranges::for_each(due.end, [this](int rank) { roster_.dismiss(rank); });
   for (const auto& [rank, end, line] : withdrawn) {
     if (end && roster_.end(*end) && !end->told_to_end) {
       failures_.count_again(*end);

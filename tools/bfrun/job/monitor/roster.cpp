@@ -65,7 +65,7 @@ std::vector<int> Roster::unheard() const {
     return unheard;
   }
   for (const int rank : ranks_) {
-    if (!started_.contains(rank)) {
+    if (!started_.contains(rank) && !dismissed_.contains(rank)) {
       unheard.push_back(rank);
     }
   }

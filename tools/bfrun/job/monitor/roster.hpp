@@ -43,12 +43,15 @@ class Roster {
   [[nodiscard]] std::vector<RankReport> silent() const;
   /// The ranks that have not started, if any has.
   [[nodiscard]] std::vector<int> unheard() const;
+  /// Nobody misses the rank if it is never heard of: it was ended as it began.
+  void dismiss(int rank) { dismissed_.insert(rank); }
 
  private:
   std::set<int> ranks_;
   std::map<int, RankReport> started_;
   std::map<int, RankReport> ended_;
   std::set<int> gone_;  ///< ranks whose processes are no more
+  std::set<int> dismissed_;
 };
 
 }  // namespace bluefog::bfrun
