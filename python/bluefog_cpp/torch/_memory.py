@@ -20,9 +20,11 @@ def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) ->
 
     `allreduce_` and `neighbor_allreduce_` of such tensors on all ranks, from 128 KiB on (among more
     than 4 ranks from 32 KiB for each), copy nothing on its way: each rank forms its share of all
-    results where they lie. Not collective; each rank makes its own. A fork of the process shares
-    the memory: what one writes the other one sees. The system's memory is taken at once. The tensor
-    cannot grow (`resize_`), like one of torch.from_blob.
+    results where they lie, so that they wait for all ranks of the step, not for neighbours alone
+    (BLUEFOG_SYNCHRONISATION=neighbours where others must not be waited for). Not collective; each
+    rank makes its own. A fork of the process shares the memory: what one writes the other one sees.
+    The system's memory is taken at once. The tensor cannot grow (`resize_`), like one of
+    torch.from_blob.
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
     Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the
