@@ -98,8 +98,13 @@ void HostMemory::retire(std::uint64_t place) {
   }
   const std::scoped_lock lock(mutex_);
   const auto next = used_.upper_bound(place);
-  if (next != used_.begin()) {
-    retired_.insert(used_.extract(std::prev(next)));
+  if (next == used_.begin()) {
+    return;
+  }
+  // Not that of another block, where the block of this place is retired already.
+  const auto block = std::prev(next);
+  if (place < block->first + block->second) {
+    retired_.insert(used_.extract(block));
   }
 }
 

@@ -76,6 +76,21 @@ TEST(HostMemory, KeepsWhatWasRetired) {
   EXPECT_FALSE(memory->place_of(&elsewhere, 1));
 }
 
+TEST(HostMemory, ABlockThatIsRetiredTwiceCostsNoOther) {
+  std::shared_ptr<HostArena> arena;
+  const auto memory = memory_of_two(arena)[0];
+  auto other = HostMemory::allocate_zeros(memory, 10'000);
+  const auto failing = HostMemory::allocate_zeros(memory, 10'000);
+  const std::byte* const was = other.get();
+  ASSERT_LT(was, failing.get());
+  for (int failure = 0; failure < 2; ++failure) {
+    memory->retire(*memory->place_of(failing.get(), 1));
+  }
+  other.reset();
+  other = HostMemory::allocate_zeros(memory, 10'000);
+  EXPECT_EQ(other.get(), was);
+}
+
 TEST(HostMemory, GivesMemoryBackToTheSystem) {
   std::shared_ptr<HostArena> arena;
   const auto memory = memory_of_two(arena)[0];
