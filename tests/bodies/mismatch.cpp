@@ -127,10 +127,10 @@ TEST(Mismatch, HeldMessagesAgainstOrdinaryOnes) {
           .wait();
     };
     expect_both_named(
-        context, held, [&] { ops::barrier(context); }, "neighbor_allreduce(", "barrier");
+        context, held, [&] { ops::barrier(context); }, "neighbor_allreduce", "barrier");
     expect_both_named(
-        context, [&] { ops::allreduce(context, buffer); }, held, " allreduce(",
-        "neighbor_allreduce(");
+        context, [&] { ops::allreduce(context, buffer); }, held, " allreduce",
+        "neighbor_allreduce");
   });
 }
 
