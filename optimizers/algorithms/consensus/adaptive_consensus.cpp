@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -22,7 +23,7 @@ AdaptiveConsensus::AdaptiveConsensus(const AlgorithmParts& parts, Order order)
       learning_rate_(parts.options.learning_rate),
       averages_(parts.context, values_of(parts.buckets), names_of(parts.buckets)),
       works_(parts.buckets.size()),
-      first_learning_rate_(at::zeros({1}, at::kDouble)),
+      highest_learning_rate_(at::zeros({1}, at::kDouble)),
       step_square_(at::zeros({1}, at::kDouble)),
       averages_made_(at::zeros({1}, at::kLong)) {
   if (rule_.most_rounds > 1 && parts.options.plans) {
@@ -53,11 +54,9 @@ double AdaptiveConsensus::share_of_step() {
     return rule_.step_size;
   }
   const double rate = learning_rate_();
-  if (first_learning_rate_.item<double>() == 0.0) {
-    first_learning_rate_.fill_(rate);
-  }
-  const double first = first_learning_rate_.item<double>();
-  return first == 0.0 ? rule_.step_size : rule_.step_size * std::pow(rate / first, rule_.decay);
+  const double highest = std::max(highest_learning_rate_.item<double>(), rate);
+  highest_learning_rate_.fill_(highest);  // a warm-up's first rate would have κ grow beyond bounds
+  return highest <= 0.0 ? rule_.step_size : rule_.step_size * std::pow(rate / highest, rule_.decay);
 }
 
 void AdaptiveConsensus::begin_local_steps() {
@@ -164,7 +163,7 @@ bool AdaptiveConsensus::is_near(std::size_t& issued) const {
 }
 
 NamedTensors AdaptiveConsensus::state() const {
-  return {{"first learning rate", first_learning_rate_},
+  return {{"highest learning rate", highest_learning_rate_},
           {"square of the local step", step_square_},
           {"averages made", averages_made_}};
 }

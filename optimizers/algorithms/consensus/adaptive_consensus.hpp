@@ -73,7 +73,7 @@ class AdaptiveConsensus final : public Algorithm {
   std::vector<at::Tensor> starts_;
   std::optional<DistanceSketch> sketch_;
   std::vector<at::Tensor> before_step_;
-  at::Tensor first_learning_rate_;
+  at::Tensor highest_learning_rate_;
   /// ‖γ d‖² of the last local steps of this rank.
   at::Tensor step_square_;
   at::Tensor averages_made_;

@@ -12,7 +12,7 @@ namespace bluefog::optimizers {
 /// and adapt-with-combine.
 struct ConsensusRule {
   double step_size = 1.0;  ///< κ of x ← (1 − κ) x + κ W x
-  double decay = 0.0;      ///< p: κ falls as (γ / γ₀)^p, with γ₀ the first learning rate
+  double decay = 0.0;  ///< p: κ falls as (γ / γ₀)^p, with γ₀ the highest learning rate so far
   std::int64_t most_rounds = 1;  ///< averages in a step, at most
   /// Another one is made while ‖x − J x‖ is above so many times the length of the local step; 0:
   /// always.

@@ -92,11 +92,12 @@ py::list PythonAlgorithm::bucket_parts() const {
       places.append(py::make_tuple(segment.name, segment.parameter, segment.sizes, segment.strides,
                                    segment.offset));
     }
+    // Aliases: a program that gives its tensor other memory takes none away.
     py::dict state;
     for (std::size_t s = 0; s < state_names_.size(); ++s) {
-      state[py::str(state_names_[s])] = py::cast(states_[s][b]);
+      state[py::str(state_names_[s])] = py::cast(states_[s][b].alias());
     }
-    all.append(py::make_tuple(buckets_[b].name(), buckets_[b].flat(), places, state));
+    all.append(py::make_tuple(buckets_[b].name(), buckets_[b].flat().alias(), places, state));
   }
   return all;
 }

@@ -287,8 +287,28 @@ class Algorithm:
         try:
             with torch.no_grad():
                 body()
+            self._check_memory()
         finally:
             self._round = None
+
+    def _keep_memory(self) -> None:
+        """Notes where the tensors of buckets lie, which a `step` writes and does not replace."""
+        self._memory = [(bucket, what, tensor, tensor.detach())
+                        for bucket in self.buckets
+                        for what, tensor in (("values", bucket.values), *bucket.state.items())]
+
+    def _check_memory(self) -> None:
+        moved = [entry for entry in self._memory if _place_of(entry[2]) != _place_of(entry[3])]
+        for _, _, tensor, kept in moved:
+            tensor.data = kept
+        if moved:
+            bucket, what, *_ = moved[0]
+            raise StateError(f"{self._place('step')}: expected {what} of bucket {bucket.name} to "
+                             "be written in place, as by copy_, found other memory in its place")
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), tensor.numel()
 
 
 class OuterSteps(Algorithm):

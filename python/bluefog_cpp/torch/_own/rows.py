@@ -187,6 +187,7 @@ def make(name: str, rank: int, size: int, options: dict[str, Number],
                {place[0]: place[2:] for place in places})
         for index, (bucket_name, values, places, state) in enumerate(parts)]
     algorithm.buckets = buckets
+    algorithm._keep_memory()
     algorithm.__dict__.update(options=options, scalars=scalars)
     algorithm._restart()
     return algorithm

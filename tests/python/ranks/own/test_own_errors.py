@@ -84,6 +84,31 @@ MISTAKES = (
 )
 
 
+@pytest.mark.parametrize("give", [
+    lambda tensor: setattr(tensor, "data", torch.full_like(tensor, 7.0)),
+    lambda tensor: tensor.set_(torch.zeros(3))])
+def test_values_in_other_memory(give, rank, size, monkeypatch):
+    needs(2)
+    monkeypatch.setattr(Failing, "mistake",
+                        staticmethod(lambda algorithm, bucket: give(bucket.values)))
+    model = model_of(rank)
+    optimizer = bf.DecentralizedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model, "test_failing", bucket_bytes=64,
+        schedule=topology_util.FullyConnectedGraph(size))
+    train(model, optimizer, rank, 1)
+    loss_of(model, rank, 1).backward()
+    if rank == 1:
+        with pytest.raises(bluefog_cpp.StateError, match="values of bucket .* written in place"):
+            optimizer.step()
+    else:
+        optimizer.step()
+    values = flat(model)
+    assert values.isfinite().all() and not (values == 7.0).any()
+    everybodys = bf.allgather(values.reshape(1, -1))
+    assert (everybodys - values).abs().max() < 1e-6
+    bf.barrier()
+
+
 @pytest.mark.parametrize("mistake, kind, words", MISTAKES, ids=[m[0].__name__ for m in MISTAKES])
 def test_a_mistake_on_one_rank(mistake, kind, words, rank, size, monkeypatch):
     needs(2)
