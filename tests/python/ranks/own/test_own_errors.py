@@ -104,8 +104,6 @@ def test_values_in_other_memory(give, rank, size, monkeypatch):
         optimizer.step()
     values = flat(model)
     assert values.isfinite().all() and not (values == 7.0).any()
-    everybodys = bf.allgather(values.reshape(1, -1))
-    assert (everybodys - values).abs().max() < 1e-6
     bf.barrier()
 
 
