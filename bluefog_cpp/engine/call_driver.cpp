@@ -296,7 +296,7 @@ void CallDriver::fail_calls_on_dead_peers() {
 }
 
 void CallDriver::fail_unmatched_calls() {
-  constexpr int kLooks = 5;  // a message, or a report or an answer on its way, says more
+  constexpr int kLooks = 15;  // a message, a report or the answer to an inquiry says more
   inquiries_.look();
   bool some_are_hopeless = false;
   for (const QueuedCall& queued : parts_.queue) {
