@@ -86,7 +86,7 @@ MISTAKES = (
 
 @pytest.mark.parametrize("give", [
     lambda tensor: setattr(tensor, "data", torch.full_like(tensor, 7.0)),
-    lambda tensor: tensor.set_(torch.zeros(3, dtype=tensor.dtype))])
+    lambda tensor: tensor.set_(torch.zeros_like(tensor))])
 def test_values_in_other_memory(give, rank, size, monkeypatch):
     needs(2)
     monkeypatch.setattr(Failing, "mistake",
