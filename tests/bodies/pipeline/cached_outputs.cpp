@@ -85,6 +85,15 @@ CacheOptions for_all(std::int64_t memory_rows) {
           .folder = std::filesystem::temp_directory_path().string()};
 }
 
+void expect_same_parameters(EpochRun& found, EpochRun& expected) {
+  const auto ours = found.pipeline().trained_parameters();
+  const auto theirs = expected.pipeline().trained_parameters();
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_LE((ours[i].tensor - theirs[i].tensor).abs().max().item<double>(), kPipelineTolerance);
+  }
+}
+
 TEST(CachedOutputs, TrainingIsWhatItIsWithoutThem) {
   on_ranks(pipeline_ranks(), [](Context& context) {
     const int stages = context.size() == 4 ? 2 : 1;
@@ -103,13 +112,7 @@ TEST(CachedOutputs, TrainingIsWhatItIsWithoutThem) {
         EXPECT_EQ(cached.train_epoch(epoch), epoch == 1 ? 0 : kSamples);
       }
     }
-    const auto expected = plain.pipeline().trained_parameters();
-    const auto found = cached.pipeline().trained_parameters();
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      EXPECT_LE((found[i].tensor - expected[i].tensor).abs().max().item<double>(),
-                kPipelineTolerance);
-    }
+    expect_same_parameters(cached, plain);
   });
 }
 
@@ -134,13 +137,7 @@ TEST(CachedOutputs, AreEachHostsOwn) {
     }
     EXPECT_GT(found, 0);
     EXPECT_LE(found, 6 * kSamples);
-    const auto expected = plain.pipeline().trained_parameters();
-    const auto own = cached.pipeline().trained_parameters();
-    ASSERT_EQ(own.size(), expected.size());
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      EXPECT_LE((own[i].tensor - expected[i].tensor).abs().max().item<double>(),
-                kPipelineTolerance);
-    }
+    expect_same_parameters(cached, plain);
   });
 }
 
@@ -165,13 +162,7 @@ TEST(CachedOutputs, AnotherDepthGoesOnFromThem) {
       const std::int64_t shown = replicas * ((12 / replicas + 2) / 3);
       EXPECT_EQ(rows.resumed, wanted.frozen == 2 ? 0 : kSamples - shown) << wanted.frozen;
     }
-    const auto expected = plain.pipeline().trained_parameters();
-    const auto found = cached.pipeline().trained_parameters();
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      EXPECT_LE((found[i].tensor - expected[i].tensor).abs().max().item<double>(),
-                kPipelineTolerance);
-    }
+    expect_same_parameters(cached, plain);
   });
 }
 
