@@ -83,7 +83,7 @@ def begin_with(model, path):
         return
     try:
         model.load_state_dict(torch.load(path, weights_only=True))
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
         sys.exit(f"--start {path}: expected a model of these sizes, found: {error}")
 
 

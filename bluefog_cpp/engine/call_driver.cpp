@@ -12,15 +12,15 @@
 
 namespace bluefog {
 void CallDriver::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
-  if (retractions_.has_torn_streams()) [[unlikely]] {
-    throw StateError(fmt::format(
-        "rank {}, {}: the system had no memory left to end the messages of an earlier call",
-        parts_.peers.rank(), operation.envelope().describe()));
-  }
   CallState& call = CallState::of(operation);
   const int partner = operation.partner();
   Letter* const letter = partner < 0 ? nullptr : operation.letter();
   try {
+    if (retractions_.has_torn_streams()) [[unlikely]] {
+      throw StateError(fmt::format(
+          "rank {}, {}: the system had no memory left to end the messages of an earlier call",
+          parts_.peers.rank(), operation.envelope().describe()));
+    }
     parts_.queue.reserve_one();
   } catch (const std::exception& error) {
     if (letter == nullptr) {
@@ -32,10 +32,12 @@ void CallDriver::enqueue(Operation& operation, std::shared_ptr<Operation> owner)
                                  : parts_.ledger.take_number(partner, *letter);
   parts_.peers.note_call(CallId::make(call.index, 0), operation.envelope().kind);
   parts_.queue.add(operation, std::move(owner));
-  parts_.records.begin(operation);
-  if (inquiries_.has_kept() && partner < 0) [[unlikely]] {
-    fail_contradicted(inquiries_.hear_kept(call.index));
-  }
+  where_memory_allows([&] {  // the queue has the operation, which may be on the caller's stack
+    parts_.records.begin(operation);
+    if (inquiries_.has_kept() && partner < 0) [[unlikely]] {
+      fail_contradicted(inquiries_.hear_kept(call.index));
+    }
+  });
 }
 
 void CallDriver::refuse(std::string_view reason, int partner) noexcept {
@@ -190,7 +192,10 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error,
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
   std::string reason;
-  where_memory_allows([&] { reason = message_of(error); });
+  where_memory_allows([&] {
+    reason = message_of(error);
+    parts_.records.write_flight_record(parts_.queue, reason);  // readers are known until the end
+  });
   retractions_.end(call.exchange, reason);
   if (const Letter* const letter = operation.letter()) {
     // Streams show messages that were begun, and gaps; no peer needs a report of a receipt's end.
@@ -202,10 +207,7 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error,
     note_failed(key);
   }
   parts_.ledger.forget_late_mismatch(key);
-  where_memory_allows([&] {
-    parts_.records.write_flight_record(parts_.queue, reason);
-    parts_.records.end(operation, FlightRecorder::State::Failed);
-  });
+  where_memory_allows([&] { parts_.records.end(operation, FlightRecorder::State::Failed); });
   if (!call.peers_know) {
     where_memory_allows([&] { parts_.peers.report(key, reason, report); });
   }

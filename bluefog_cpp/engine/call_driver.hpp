@@ -29,7 +29,7 @@
 namespace bluefog {
 
 /// Moves the calls of one context on as far as messages allow, ends them, and reports those that
-/// fail to the peers. It never blocks.
+/// fail to the peers.
 ///
 /// Used under the engine's mutex.
 class CallDriver {

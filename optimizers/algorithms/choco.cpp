@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -14,6 +13,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "optimizers/algorithms/codes/coded_values.hpp"
+#include "optimizers/algorithms/codes/copy_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_state.hpp"
@@ -54,47 +54,6 @@ BufferView view_of(std::vector<std::byte>& bytes, std::shared_ptr<const void> ow
   view.dtype = Dtype::UInt8;
   view.owner = std::move(owner);
   return view;
-}
-
-/// copy += difference. @return whether all of that is finite.
-bool add(const Bucket& bucket, std::span<const float> difference, const at::Tensor& copy) {
-  std::uint32_t largest = 0;
-  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
-    auto* const to = copy.data_ptr<Element>();
-    for (std::size_t k = first; k < first + count; ++k) {
-      largest = std::max(largest, std::bit_cast<std::uint32_t>(difference[k]) & 0x7fffffffU);
-      to[k] += difference[k];
-    }
-  });
-  return largest < 0x7f800000U;  // infinity's bits
-}
-
-/// heard += difference; x += share (heard − told).
-void add_and_approach(const Bucket& bucket, std::span<const float> difference, double share,
-                      const at::Tensor& told, const at::Tensor& heard) {
-  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
-    const auto* const own = told.const_data_ptr<Element>();
-    auto* const theirs = heard.data_ptr<Element>();
-    auto* const x = bucket.flat().data_ptr<Element>();
-    const auto factor = static_cast<Element>(share);
-    for (std::size_t k = first; k < first + count; ++k) {
-      theirs[k] += difference[k];
-      x[k] += factor * (theirs[k] - own[k]);
-    }
-  });
-}
-
-/// x += share (heard − told).
-void approach(const Bucket& bucket, double share, const at::Tensor& told, const at::Tensor& heard) {
-  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
-    const auto* const own = told.const_data_ptr<Element>();
-    const auto* const theirs = heard.const_data_ptr<Element>();
-    auto* const x = bucket.flat().data_ptr<Element>();
-    const auto factor = static_cast<Element>(share);
-    for (std::size_t k = first; k < first + count; ++k) {
-      x[k] += factor * (theirs[k] - own[k]);
-    }
-  });
 }
 
 std::uint64_t seed() {

@@ -31,7 +31,7 @@ namespace bluefog::optimizers {
 /// A schedule of several matrices has copies for each of them: a copy is due to one link.
 ///
 /// Where all ranks begin with the same model, as after a broadcast, copies begin with it, too: before
-/// the first round ranks compare a number of it (64 bits). Elsewhere the first message on a link is ψ
+/// the first round, but not after a restart, ranks compare a number of it (64 bits). Elsewhere the first message on a link is ψ
 /// itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as it leaves values out before
 /// copies are near the model. Later ones say which copy their code is added to. A rank whose round
 /// fails, or whose copy is not finite, begins anew with ψ, and its listeners with it. A listener that
@@ -111,8 +111,10 @@ class Choco final : public Algorithm {
   /// The values that are coded, and those that were decoded.
   std::vector<float> difference_;
   std::vector<Work> works_;
-  /// How far ranks are with the model of the beginning, and the number of this rank's model then.
+  /// How far this rank is with the model of the beginning, and a number of it.
   at::Tensor start_;
+  /// Whether this object's ranks have compared theirs. No state: the call is one that all make.
+  bool has_compared_ = false;
   std::mt19937_64 random_;
 };
 

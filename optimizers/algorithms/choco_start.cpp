@@ -14,8 +14,12 @@
 namespace bluefog::optimizers {
 namespace {
 
-/// How far ranks are with their models of the beginning.
+/// How far a rank is with its model of the beginning.
 enum class StartPhase : std::int64_t { Unknown, Kept, Compared };
+
+bool is_in(StartPhase phase, const at::Tensor& start) {
+  return start[0].item<std::int64_t>() == static_cast<std::int64_t>(phase);
+}
 
 }  // namespace
 
@@ -23,12 +27,10 @@ std::size_t Choco::calls_due() const {
   return buckets_.size() + decoding_calls(*compression_) + (has_compared_start() ? 0 : 1);
 }
 
-bool Choco::has_compared_start() const {
-  return start_[0].item<std::int64_t>() == static_cast<std::int64_t>(StartPhase::Compared);
-}
+bool Choco::has_compared_start() const { return has_compared_; }
 
 void Choco::keep_start_once() {
-  if (start_[0].item<std::int64_t>() != static_cast<std::int64_t>(StartPhase::Unknown)) {
+  if (has_compared_ || !is_in(StartPhase::Unknown, start_)) {
     return;
   }
   std::uint64_t number = 0;
@@ -43,8 +45,14 @@ void Choco::keep_start_once() {
 }
 
 void Choco::compare_start() {
-  const std::string own = fmt::format("{:016x}", start_[1].item<std::int64_t>());
+  const bool is_kept = is_in(StartPhase::Kept, start_);
+  const std::string own =
+      is_kept ? fmt::format("{:016x}", start_[1].item<std::int64_t>()) : std::string("none");
   const std::vector<std::string> all = ops::allgather_parts(context_, "choco, start", own);
+  has_compared_ = true;
+  if (!is_kept) {
+    return;  // copies are what a checkpoint had
+  }
   const bool is_common =
       std::ranges::all_of(all, [&](const std::string& one) { return one == own; });
   for (const Links& links : links_) {

@@ -22,6 +22,8 @@ namespace {
 
 /// Longer schedules make everybody a neighbour.
 constexpr std::int64_t kRoundsLookedAt = 1024;
+/// Weights of an edge that differ by rounding are one, as for `MixingMatrix::is_symmetric`.
+constexpr double kRounding = 1e-14;
 
 /// Precedes what a message has for one rank.
 struct EntryHead {
@@ -231,7 +233,7 @@ void PowerGossip::meet(const Incoming& messages, std::vector<Meeting>& meetings)
     const std::span entry = entry_of(messages, s, vector_bytes_, p_bytes_);
     EntryHead head;
     std::memcpy(&head, entry.data(), sizeof head);
-    if (head.weight != meeting.weight) {
+    if (!(std::abs(head.weight - meeting.weight) <= kRounding)) {
       throw StateError(fmt::format(
           "rank {}, power_gossip: expected both ranks of an edge to give it one weight, "
           "found {} here and {} on rank {}",

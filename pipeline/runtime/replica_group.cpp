@@ -137,6 +137,7 @@ void ReplicaGroup::begin_last_backward() {
   if (readiness_) {
     readiness_->clear();
     is_last_backward_ = true;
+    is_late_ = false;
   }
 }
 
@@ -151,8 +152,10 @@ void ReplicaGroup::note_gradient(const optimizers::GradientArrival& arrival) {
         "checkpoint comes to it once more)",
         context_.rank(), buckets_[arrival.bucket].segments()[arrival.segment].name));
   }
+  // What comes twice by a pass inside of another one may still change: nothing leaves before the end.
+  is_late_ = is_late_ || arrival.is_inside_another_pass;
   readiness_->note(arrival.bucket, arrival.segment);
-  while (summing_.size() < buckets_.size() && readiness_->is_whole(summing_.size())) {
+  while (!is_late_ && summing_.size() < buckets_.size() && readiness_->is_whole(summing_.size())) {
     begin_sum();
   }
 }

@@ -81,6 +81,7 @@ class ReplicaGroup {
   std::optional<Timeline::Clock::time_point> sums_began_;
   std::int64_t rows_ = 0;
   bool is_last_backward_ = false;
+  bool is_late_ = false;
   std::optional<Schedule> schedule_;
   std::map<std::int64_t, std::shared_ptr<const NeighborPlan>> plans_;
 };

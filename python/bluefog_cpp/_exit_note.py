@@ -1,5 +1,6 @@
 """A word to bfrun that this rank has begun to end (base/exit_note.hpp has the other side)."""
 
+import contextlib
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ _LEAVING_AT = 16
 def depart() -> None:
     """Tells the watcher of this rank that it has left the others, who go on."""
     if (place := _place()) is not None:
-        os.kill(place[1], signal.SIGRTMIN + 6)
+        with contextlib.suppress(OSError):  # of a watcher that is gone
+            os.kill(place[1], signal.SIGRTMIN + 6)
 
 
 def leave() -> None:
@@ -24,8 +26,9 @@ def leave() -> None:
     """
     place = _place()
     if place is not None and place[1] == os.getppid():
-        os.pwrite(place[0], struct.pack("=q", time.time_ns() // 1000), _LEAVING_AT)
-        os.kill(place[1], signal.SIGRTMIN + 1)
+        with contextlib.suppress(OSError):
+            os.pwrite(place[0], struct.pack("=q", time.time_ns() // 1000), _LEAVING_AT)
+            os.kill(place[1], signal.SIGRTMIN + 1)
 
 
 def _place() -> tuple[int, int] | None:

@@ -102,6 +102,8 @@ void Completions::look_at_first(Lock& lock) {
   }
   if (!works_.empty()) {
     start_another();
+  } else if (is_stopped_) {
+    has_work_.notify_all();  // threads that waited for this look
   }
   lock.unlock();
   first->complete_future();

@@ -229,7 +229,7 @@ def case_errors(runner):
             (SMALL, ("--skip", IMAGES), None,
              f"--skip: expected less than the {IMAGES} images of"),
             (SMALL, ("--start", missing), None, f"--start {missing}: expected a model"),
-            (SMALL + "epochs: 1\n".replace("epochs", "seed"), ("--save", missing / "file"), None,
+            (SMALL.replace("epochs: 4", "epochs: 1"), ("--save", missing / "file"), None,
              "expected a file that can be written"),
             (SMALL, ("--metrics", missing / "file"), None, "cannot be opened for writing"),
             ("cache: true\ncache_folder: /nowhere\n" + SMALL, (), None, "/nowhere")):

@@ -60,9 +60,6 @@ void ProgressLoop::drive(Lock& lock, Operation& operation, Waiter& waiter,
   try {
     drive_to_end(lock, operation, waiter, end);
   } catch (...) {  // as out of memory: nothing of the call may outlast its caller
-    if (!lock.owns_lock()) {
-      lock.lock();
-    }
     if (!CallState::of(operation).is_done()) {
       driver_.fail(operation, std::current_exception());
     }

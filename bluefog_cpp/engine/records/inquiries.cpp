@@ -7,7 +7,9 @@
 namespace bluefog {
 
 void Inquiries::look() {
-  constexpr int kLooks = 10;  // 200 ms: a rank that is a little late answers by its message
+  using Clock = std::chrono::steady_clock;
+  // A rank that is a little late answers by its message. Each thread that waits looks.
+  constexpr std::chrono::milliseconds kPatience{200};
   const auto first = std::ranges::find_if(queue_, [](const QueuedCall& queued) {
     return queued.operation->partner() < 0 && queued.state().is_running();
   });
@@ -15,14 +17,17 @@ void Inquiries::look() {
     return;
   }
   const CallState& call = first->state();
+  const Clock::time_point now = Clock::now();
   if (call.index != call_ || call.moves != moves_) {
     call_ = call.index;
     moves_ = call.moves;
-    looks_ = 0;
+    since_ = now;
+    has_asked_ = false;
   }
-  if (++looks_ != kLooks || first->operation->envelope_changes()) {
+  if (has_asked_ || now - since_ < kPatience || first->operation->envelope_changes()) {
     return;
   }
+  has_asked_ = true;
   const ControlMessage inquiry{.kind = ControlMessage::Kind::Inquiry,
                                .call = call.index,
                                .text = first->operation->envelope().describe()};
@@ -36,8 +41,10 @@ void Inquiries::note_complete(const Operation& operation) {
     return;
   }
   const std::uint64_t call = CallState::of(operation).index;
-  const Envelope& envelope = operation.envelope();
-  past_[call % past_.size()] = {.call = call, .envelope = envelope, .name = envelope.name};
+  Past& past = past_[call % past_.size()];
+  past.call = call;
+  past.envelope = operation.envelope();
+  std::ranges::copy(past.envelope.name, past.text.begin());
 }
 
 std::string Inquiries::past(std::uint64_t call) const {
@@ -46,7 +53,7 @@ std::string Inquiries::past(std::uint64_t call) const {
     return {};
   }
   Envelope envelope = found.envelope;
-  envelope.name = found.name.text();
+  envelope.name = {found.text.data(), envelope.name.size()};
   return envelope.describe();
 }
 

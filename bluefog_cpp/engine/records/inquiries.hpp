@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,8 +28,8 @@ class Inquiries {
   Inquiries(Peers& peers, const CallQueue& queue, CallLedger& ledger)
       : peers_(peers), queue_(queue), ledger_(ledger) {}
 
-  /// A look at the first call of all ranks that runs. Where nothing has moved in it at several
-  /// looks, each rank whose message it lacks is asked, once.
+  /// A look at the first call of all ranks that runs. Where nothing has moved in it for 200 ms,
+  /// each rank whose message it lacks is asked, once.
   void look();
 
   /// A call of all ranks is complete here: it is known for a while as what it was made.
@@ -56,7 +57,8 @@ class Inquiries {
   struct Past {
     std::uint64_t call = 0;
     Envelope envelope{};
-    CallName name{std::string_view{}};
+    /// Of the envelope's name, whose memory may be gone. Written in place: every call comes here.
+    std::array<char, kMaxNameBytes> text;
   };
 
   [[nodiscard]] End end_of(Operation& operation, const std::string& why) const;
@@ -65,12 +67,13 @@ class Inquiries {
   Peers& peers_;
   const CallQueue& queue_;
   CallLedger& ledger_;
-  /// The call that is looked at, how far it was, and the looks since.
+  std::vector<std::pair<int, ControlMessage>> kept_;
+  /// The call that is looked at, how far it is, since when, and whether others were asked about it.
   std::uint64_t call_ = 0;
   std::uint64_t moves_ = 0;
-  int looks_ = 0;
+  std::chrono::steady_clock::time_point since_{};
+  bool has_asked_ = false;
   std::array<Past, kKept> past_{};
-  std::vector<std::pair<int, ControlMessage>> kept_;
 };
 
 }  // namespace bluefog

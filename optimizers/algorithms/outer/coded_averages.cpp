@@ -32,7 +32,13 @@ bool CodedAverages::codes() const { return has_begun_.item<std::int64_t>() != 0;
 
 void CodedAverages::step(const Round& round, const StepBucket& step_bucket) {
   if (!codes()) {
-    plain_.run([&](std::size_t b) { step_bucket(buckets_[b]); });
+    const std::size_t later = decoding_calls(*compression_);
+    run_round(context_, later, [&](std::size_t& issued) {
+      plain_.run([&](std::size_t b) { step_bucket(buckets_[b]); });
+      issued = later;
+      try_decoding(context_, *compression_, fmt::format("outer step of round {}", round.index),
+                   [] {});
+    });
     has_begun_.fill_(1);
     note_changes(buckets_);
     return;

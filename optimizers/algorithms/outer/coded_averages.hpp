@@ -34,7 +34,8 @@ class CodedAverages final : public Algorithm {
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   [[nodiscard]] std::size_t calls_due() const override {
-    return buckets_.size() + (codes() ? decoding_calls(*compression_) : 0);
+    // As many in the first round, which has no codes: whether a rank has begun is its own.
+    return buckets_.size() + decoding_calls(*compression_);
   }
   void step(const Round& round, const StepBucket& step_bucket) override;
   /// "error of bucket 0", …, "codes begun".

@@ -75,6 +75,8 @@ class FrozenOutputs:
         was stored with other values counts no more."""
         self._samples = samples
         self.found_rows = self.resumed_rows = 0
+        if not samples:
+            return
         digests: list[str] = []
         for depth, layer in enumerate(self._layers):
             if depth == self._older_depth:

@@ -20,7 +20,8 @@ def partition_layers(costs: Sequence[float], stages: int, *, frozen: int = 0, sk
                      slack: float = 0.05, frozen_share: float = core.frozen_share) -> list[int]:
     """The first layer of each stage, of stages of about equal cost.
 
-    A stage takes layers while its sum stays at most the mean of what is left, and `slack` of it.
+    A stage takes layers while its sum stays at most the mean of what is left, and `slack` of it;
+    where two to six times the slack makes the costliest stage cheaper, that is the slack.
     The first `frozen` layers count `frozen_share` of their cost; with 1, stages stay as they are,
     whatever is frozen. No stage ends between the two layers of a pair of
     `skips`, of which the second reads the first one's output.

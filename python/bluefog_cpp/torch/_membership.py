@@ -217,7 +217,6 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
     number = runtime.survived_calls
     while True:
         results: list[T] = []
-        epoch = runtime.context.membership[0]
         try:
             results.append(function())
             core.barrier(runtime.context)
@@ -225,17 +224,14 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
         except RankLostError:
             if not runtime.context.shrinks_on_failure:
                 raise
+        runtime.result_of = number if results else -1
         shrink()
-        if results and (runtime.furthest_survived_call > number or _have_some_left(epoch)):
+        runtime.result_of = -1
+        if results and (runtime.furthest_survived_call > number
+                        or all(each == number for each in runtime.results_of)):
             break  # nobody ends it before all have a result
     runtime.survived_calls = number + 1
     return results[0]
-
-
-def _have_some_left(epoch: int) -> bool:
-    """Whether a rank that was there in that epoch has left since by itself, and not ended badly."""
-    return any(each.epoch > epoch and each.cause.startswith("that rank has closed its context")
-               for each in membership().lost)
 
 
 def survived_step(step: Callable[[], Any], windows_of: core.Context | None = None) -> Any:
@@ -276,7 +272,7 @@ def _take_along(runtime: Runtime) -> None:
                                                      key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
-        "samplers": list(samplers), "is_new": joins,
+        "samplers": list(samplers), "is_new": joins, "result_of": runtime.result_of,
         "machines": (runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]
     newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
@@ -285,6 +281,7 @@ def _take_along(runtime: Runtime) -> None:
                          "found that all of them are lost, with all that they had")
     runtime.move_machines([tuple(each["machines"]) for each in old], newcomers > 0)
     runtime.furthest_survived_call = max(each["survived"] for each in old)
+    runtime.results_of = [each["result_of"] for each in old]
     # One that a rank had not made yet, or has let go, is not everybody's.
     common = {what: set.intersection(*(set(each[what]) for each in old))
               for what in ("optimizers", "samplers")}

@@ -148,7 +148,7 @@ TEST(CachedOutputs, AnotherDepthGoesOnFromThem) {
     EpochRun plain(context, stages, {});
     EpochRun cached(context, stages, for_all(kSamples / 2));
     std::int64_t epoch = 0;
-    // Three stages cannot become one and two; the third arrangement changes the stages alone.
+    // Three ranks cannot have two stages.
     const std::vector<pipeline::Arrangement> all{
         {.stages = stages, .frozen = 2}, {.stages = 1, .frozen = 3}, {.stages = 1, .frozen = 5}};
     for (const pipeline::Arrangement& wanted : all) {

@@ -73,9 +73,13 @@ def test_two_take_each_other_for_the_root(call, name, rank, size):
 
 def test_a_root_that_is_no_rank(rank, size):
     """As a number of 64 bits, of which 32 name rank 0."""
-    for root in (size, 2**32):
-        with pytest.raises((ValueError, RuntimeError, OverflowError), match="root|rank|range"):
-            dist.broadcast(torch.ones(1), root)
+    calls = (lambda root: dist.broadcast(torch.ones(1), root),
+             lambda root: dist.reduce(torch.ones(1), root),
+             lambda root: gather_to(root, rank, size), lambda root: scatter_from(root, rank, size))
+    for call in calls:
+        for root in (size, 2**32):
+            with pytest.raises((ValueError, RuntimeError, OverflowError), match="root|rank|range"):
+                call(root)
     expect_later_calls_to_match(rank, size)
 
 

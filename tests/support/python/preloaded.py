@@ -128,7 +128,8 @@ class Forks:
         """Returns None at the end, and in each forked process what it is to be."""
         while not self._has_ended and self._request is None:
             for key, _ in self._selector.select(0.1 if self._left else None):
-                key.data()
+                if self._selector.get_map().get(key.fd) is key:  # or one before has ended it
+                    key.data()
                 if self._request is not None or self._has_ended:
                     break
             self._kill_left()
@@ -141,8 +142,9 @@ class Forks:
 
     def _end(self) -> None:
         self._has_ended = True
-        for pid in self._processes:
-            os.kill(pid, signal.SIGKILL)
+        for pid in [*self._processes, *(pid for _, pid in self._left)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
     def _fork(self) -> None:
         line, _ = self._listening.accept()
@@ -150,7 +152,14 @@ class Forks:
         descriptors = array.array("i")
         for *_, data in rights:
             descriptors.frombytes(data)
-        request = json.loads(line.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
+        size = int.from_bytes(length, "little")
+        text = line.recv(size, socket.MSG_WAITALL)
+        if len(length) < 4 or len(text) < size:  # the client was killed
+            line.close()
+            for each in descriptors:
+                os.close(each)
+            return
+        request = json.loads(text)
         pid = os.fork()
         if pid == 0:
             os.setsid()
@@ -166,7 +175,8 @@ class Forks:
     def _watch(self, pid: int, line: socket.socket) -> None:
         self._processes[pid] = line
         end = os.pidfd_open(pid)
-        line.sendall(pid.to_bytes(4, "little"))
+        with contextlib.suppress(OSError):  # of a client that is gone, which is seen below
+            line.sendall(pid.to_bytes(4, "little"))
         self._selector.register(end, selectors.EVENT_READ, lambda: self._bury(pid, end))
         self._selector.register(line, selectors.EVENT_READ, lambda: self._lose(pid, line))
 

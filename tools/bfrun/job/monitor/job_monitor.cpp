@@ -27,6 +27,7 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     if (roster_.end(*absent.end)) {
       failures_.count_again(*absent.end);
     }
+    far_ends_.forget(report.rank);
     take_watcher_end(report.rank, now);
     return {absent.line};
   } else {
