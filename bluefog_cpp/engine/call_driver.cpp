@@ -73,9 +73,8 @@ bool CallDriver::step_all() {
       ++call.moves;
       moved = true;
     }
-    if (!retractions_.empty()) {
-      earlier_have_published = false;  // an end mark has to come before the next message
-    }
+    // An end mark has to come before the next message.
+    earlier_have_published = earlier_have_published && retractions_.empty();
     if (call.is_done()) {
       some_finished = true;
     } else if (!is_of_pair && (!call.last || !call.exchange.published())) {

@@ -129,8 +129,7 @@ class CallDriver {
     }
   }
   void end_revoked_calls();
-  /// Reports to the progress hook which ranks have ended with an error a call that is complete
-  /// here.
+  /// Tells the progress hook which ranks have failed a call that is complete here.
   void report_to_hook(const Operation& operation);
   void report_dead_peers_to_hook();
 

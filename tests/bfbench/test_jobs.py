@@ -70,7 +70,8 @@ def test_what_a_job_printed_before_it_failed_is_kept(tmp_path, capsys):
 
 def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
     # Each program between the job and this process has replaced the one before it.
-    build = false_build(tmp_path, "exit 0", "kill -TERM $PPID; exec sleep 100")
+    # It listens by the time that it is told to end, however late it gets a core.
+    build = false_build(tmp_path, "exit 0", "sleep 1; kill -TERM $PPID; exec sleep 100")
     records, reasons = left_behind(tmp_path, build, 130)
     # The second start's job was cut off after its first record; there was no third.
     assert [len(record["starts_us"]) for record in records] == [2]
