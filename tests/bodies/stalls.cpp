@@ -20,6 +20,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
 #include "ops/window.hpp"
 #include "tests/support/ranks.hpp"
 #include "tools/bftrace/merge.hpp"
@@ -97,6 +98,21 @@ std::shared_ptr<ops::Window> make_window(Context& context, float& value) {
   return ops::Window::create(context, {.data = &value, .count = 1},
                              topology::fully_connected(context.size()).plan_for(context.rank()),
                              {.name = "w"});
+}
+
+/// The record is written before the messages of the call are dropped.
+TEST(MessageStalls, AReaderThatTakesNothingStandsInTheRecordOfTheEnd) {
+  with_records(2, Layout::OneHost, [](Context& context, const std::filesystem::path& folder) {
+    std::vector<float> values(std::size_t{1} << 24U);  // more than what waits for a reader
+    if (context.rank() == 0) {
+      auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(0, 2));
+      plan->destinations.push_back({.rank = 1});
+      const BufferView buffer{.data = values.data(), .count = std::ssize(values)};
+      EXPECT_THROW(ops::neighbor_allreduce(context, buffer, plan), TimeoutError);
+      EXPECT_THAT(record_of(0, folder).calls.back().not_taken_by, ::testing::ElementsAre(1));
+    }
+    meet(context);
+  });
 }
 
 class WindowStalls : public ::testing::TestWithParam<Layout> {};
