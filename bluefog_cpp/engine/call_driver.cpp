@@ -266,8 +266,9 @@ void CallDriver::fail_calls_on_dead_peers() {
       // A call that rests leaves what has come where it is, for whoever waits for it.
       const bool rests =
           queued.state().consumption == Consumption::OnWait && !parts_.queue.is_waited_for(queued);
-      for (const auto& ranks : {rests ? exchange.lacking_sources() : exchange.awaited_sources(),
-                                exchange.awaited_readers()}) {
+      for (const auto& ranks :
+           {rests ? exchange.lacking_sources() : exchange.sources_to_come(parts_.ledger),
+            exchange.awaited_readers()}) {
         for (const int rank : ranks) {
           if (auto cause = parts_.peers.cause_of_death(rank)) {
             return Death{rank, std::move(*cause)};

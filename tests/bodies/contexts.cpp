@@ -17,6 +17,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"
@@ -274,6 +275,39 @@ TEST(Contexts, WorkOutlivesItsContext) {
     }
     EXPECT_TRUE(work.done());
     work.wait();
+  });
+}
+
+// Messages of one rank stand behind each other where an earlier call waits for another rank.
+TEST(Contexts, ARankThatHasMadeItsCallsMayCloseWhileOthersWaitForAnother) {
+  on_ranks({.at_least = 3, .at_most = 3, .expect_usable = false}, [](Context& context) {
+    constexpr std::size_t kCalls = 4;
+    auto copy = context.duplicate();
+    NeighborPlan plan = NeighborPlan::alone(context.rank(), context.size());
+    if (context.rank() == 0) {
+      plan.self_weight = 0.0;
+      plan.sources = {{.rank = 1, .weight = 0.25}, {.rank = 2, .weight = 0.75}};
+    } else {
+      plan.destinations = {{.rank = 0, .weight = 1.0}};
+    }
+    if (context.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    std::vector<float> values(kCalls, static_cast<float>(context.rank()));
+    std::vector<Work> works;
+    works.reserve(kCalls);
+    for (float& value : values) {
+      works.push_back(ops::neighbor_allreduce_nonblocking(
+          *copy, {.data = &value, .count = 1}, std::make_shared<const NeighborPlan>(plan)));
+    }
+    for (Work& work : works) {
+      work.wait();
+    }
+    copy.reset();
+    meet(context);
+    if (context.rank() == 0) {
+      EXPECT_THAT(values, ::testing::Each(1.75F));
+    }
   });
 }
 

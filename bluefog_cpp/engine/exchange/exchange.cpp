@@ -207,6 +207,16 @@ AwaitedRanks Exchange::awaited_sources() const {
   return ranks;
 }
 
+AwaitedRanks Exchange::sources_to_come(const PeerReports& reports) const {
+  AwaitedRanks ranks;
+  for (const Source& source : sources_) {
+    if (source.is_awaited(call_) && !source.is_behind_another(call_, reports)) {
+      ranks.push_back(source.rank());
+    }
+  }
+  return ranks;
+}
+
 AwaitedRanks Exchange::lacking_sources() const {
   AwaitedRanks ranks;
   for (const Source& source : sources_) {

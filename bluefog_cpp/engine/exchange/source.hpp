@@ -86,6 +86,16 @@ class Source {
                                          (call.spec.pace == Pace::Each || readable(call).empty())));
   }
 
+  /// Whether its message may stand behind one that an earlier call of this rank takes.
+  [[nodiscard]] bool is_behind_another(const ExchangeCall& call, const PeerReports& reports) const {
+    if (accepted_ || finished_ || call.spec.letter != nullptr) {
+      return false;
+    }
+    const MessageHeader* const header = transport_->arrived(rank_, call.spec.lane);
+    return header != nullptr && header->id.call() < call.id.call() &&
+           reports.is_under_way(rank_, header->id.call());
+  }
+
   /// @throws PeerFailure if the source ended its message before all of its bytes came.
   void throw_if_aborted(const ExchangeCall& call, const PeerReports& reports) const;
   /// @throws PeerFailure if the source has left the call. Its message may have come, but holds
