@@ -43,8 +43,8 @@ void check_interfaces(const Options& options, const Machines& machines) {
   }
 }
 
-MasterAddress choose_master(const Options& options, const Machines& machines) {
-  MasterAddress master{"127.0.0.1", free_port()};
+MasterAddress choose_master(const Options& options, const Machines& machines, int port) {
+  MasterAddress master{"127.0.0.1", port};
   if (!machines.other_hosts) {
     return master;
   }
@@ -245,8 +245,9 @@ int run_job(const Options& options) {
   plan.key = draw_report_key();
   forget_other_launchers(by_itself, plan.environment);
   std::vector<std::string> warnings;
-  add_job_variables(options, choose_master(options, plan.machines), !plan.mpirun_binds, plan.key,
-                    plan.environment, warnings);
+  const ReservedPort port;  // jobs that start at the same time have others
+  add_job_variables(options, choose_master(options, plan.machines, port.number()),
+                    !plan.mpirun_binds, plan.key, plan.environment, warnings);
   for (const auto& warning : warnings) {
     say(warning);
   }

@@ -18,22 +18,24 @@
 
 namespace bluefog::bfrun {
 
-int free_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (probe < 0) {
+ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  if (socket_.get() < 0) {
     if (is_out_of_descriptors(errno)) {
       fail("socket");
     }
-    return 0;  // this machine has no IPv4
+    return;  // this machine has no IPv4
   }
+  const int shares = 1;
+  setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &shares, sizeof shares);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   socklen_t length = sizeof address;
-  const bool bound = bind(probe, generic, length) == 0 && getsockname(probe, generic, &length) == 0;
-  close(probe);
-  return bound ? ntohs(address.sin_port) : 0;
+  if (bind(socket_.get(), generic, length) == 0 &&
+      getsockname(socket_.get(), generic, &length) == 0) {
+    number_ = ntohs(address.sin_port);
+  }
 }
 
 std::vector<std::string> split_list(const std::string& list) {

@@ -3,10 +3,23 @@
 #include <string>
 #include <vector>
 
+#include "tools/bfrun/job/descriptor.hpp"
+
 namespace bluefog::bfrun {
 
-/// A TCP port that nobody listens on now; 0 when there is none.
-[[nodiscard]] int free_port();
+/// A TCP port of this machine that the system gives to nobody else while this lives. Who names it
+/// can listen there, with SO_REUSEADDR, as torch's stores have it.
+class ReservedPort {
+ public:
+  ReservedPort();
+
+  /// 0 when there is none.
+  [[nodiscard]] int number() const noexcept { return number_; }
+
+ private:
+  Descriptor socket_;
+  int number_ = 0;
+};
 
 /// The entries of a list separated by commas.
 [[nodiscard]] std::vector<std::string> split_list(const std::string& list);
