@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,17 +63,20 @@ at::Tensor shared_zeros(Context& context, const std::vector<std::int64_t>& sizes
 
 template <typename Run>
 auto run_neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
-                            const Plan& plan, bool checked, const std::string& name, Run&& run) {
+                            const Plan& plan, bool checked, const std::string& name,
+                            std::string_view synchronisation, Run&& run) {
   auto views = views_of(context, input, output);
   const ops::NeighborAllreduceOptions options{.name = named(name, input),
-                                              .check = check_of(checked)};
+                                              .check = check_of(checked),
+                                              .synchronisation = choice_of(synchronisation)};
   return run(views[0], views[1], plan, options);
 }
 
 Work start_neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
-                              const Plan& plan, bool checked, const std::string& name) {
+                              const Plan& plan, bool checked, const std::string& name,
+                              std::string_view synchronisation) {
   return run_neighbor_allreduce(
-      context, input, output, plan, checked, name,
+      context, input, output, plan, checked, name, synchronisation,
       [&](const BufferView& in, const BufferView& out, const auto& p, const auto& options) {
         return in.data == out.data
                    ? ops::neighbor_allreduce_nonblocking(context, out, p, options)
@@ -81,9 +85,10 @@ Work start_neighbor_allreduce(Context& context, const at::Tensor& input, const a
 }
 
 void neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
-                        const Plan& plan, bool checked, const std::string& name) {
+                        const Plan& plan, bool checked, const std::string& name,
+                        std::string_view synchronisation) {
   run_neighbor_allreduce(
-      context, input, output, plan, checked, name,
+      context, input, output, plan, checked, name, synchronisation,
       [&](const BufferView& in, const BufferView& out, const auto& p, const auto& options) {
         if (in.data == out.data) {
           ops::neighbor_allreduce(context, out, p, options);
@@ -94,14 +99,17 @@ void neighbor_allreduce(Context& context, const at::Tensor& input, const at::Ten
 }
 
 void neighbor_allreduce_multi(Context& context, const std::vector<at::Tensor>& tensors,
-                              const Plan& plan, bool checked, const std::string& name) {
+                              const Plan& plan, bool checked, const std::string& name,
+                              std::string_view synchronisation) {
   std::vector<BufferView> views;
   ops::validate(context, [&] {
     for (const at::Tensor& tensor : tensors) {
       views.push_back(view_of(tensor));
     }
   });
-  ops::neighbor_allreduce_multi(context, views, plan, {.name = name, .check = check_of(checked)});
+  ops::neighbor_allreduce_multi(
+      context, views, plan,
+      {.name = name, .check = check_of(checked), .synchronisation = choice_of(synchronisation)});
   for (const at::Tensor& tensor : tensors) {
     note_change(tensor);
   }
@@ -260,16 +268,19 @@ GatherWork start_neighbor_allgather(Context& context, const at::Tensor& input, c
 void bind_collectives(py::module_& module) {
   const auto context = py::arg("context");
   const auto name = py::arg("name");
+  const auto synchronisation = py::arg("synchronisation") = "auto";
   module.def("neighbor_allreduce", &neighbor_allreduce, context, py::arg("input"),
-             py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
+             py::arg("output"), py::arg("plan"), py::arg("checked"), name, synchronisation,
+             WithoutGil());
   module.def("start_neighbor_allreduce", &start_neighbor_allreduce, context, py::arg("input"),
-             py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
+             py::arg("output"), py::arg("plan"), py::arg("checked"), name, synchronisation,
+             WithoutGil());
   module.def("neighbor_allreduce_multi", &neighbor_allreduce_multi, context, py::arg("tensors"),
-             py::arg("plan"), py::arg("checked"), name, WithoutGil());
+             py::arg("plan"), py::arg("checked"), name, synchronisation, WithoutGil());
   py::class_<PreparedAverage>(module, "PreparedAverage", py::release_gil_before_calling_cpp_dtor(),
                               "Calls of `neighbor_allreduce` in place on one tensor.")
-      .def(py::init<std::shared_ptr<Context>, at::Tensor, const std::string&>(), context,
-           py::arg("tensor"), name)
+      .def(py::init<std::shared_ptr<Context>, at::Tensor, const std::string&, std::string_view>(),
+           context, py::arg("tensor"), name, py::arg("synchronisation"))
       .def("run", &PreparedAverage::run, py::arg("plan"), py::arg("checked"), WithoutGil());
   module.def("start_hierarchical_neighbor_allreduce", &start_hierarchical, context,
              py::arg("buffer"), py::arg("machine_plan"), py::arg("checked"), name, WithoutGil());

@@ -2,15 +2,23 @@
 
 #include <utility>
 
+#include "bluefog_cpp/base/settings/setting_values.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "python/bindings/tensor_view.hpp"
 
 namespace bluefog::python {
 
+SynchronisationChoice choice_of(std::string_view synchronisation) {
+  return parse_synchronisation("synchronisation", synchronisation);
+}
+
 PreparedAverage::PreparedAverage(std::shared_ptr<Context> context, at::Tensor tensor,
-                                 const std::string& name)
-    : context_(std::move(context)), tensor_(std::move(tensor)), given_name_(name) {
+                                 const std::string& name, std::string_view synchronisation)
+    : context_(std::move(context)),
+      tensor_(std::move(tensor)),
+      given_name_(name),
+      synchronisation_(choice_of(synchronisation)) {
   look();
   ops::check_in_and_out(*context_, OpKind::NeighborAllreduce, view_, view_);
 }
@@ -22,9 +30,10 @@ bool PreparedAverage::run(const std::shared_ptr<NeighborPlan>& plan, bool checke
   if (!is_as_it_was()) {
     ops::validate(*context_, [this] { look(); });
   }
-  ops::neighbor_allreduce(
-      *context_, view_, plan,
-      {.name = name_, .check = checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted});
+  ops::neighbor_allreduce(*context_, view_, plan,
+                          {.name = name_,
+                           .check = checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted,
+                           .synchronisation = synchronisation_});
   note_change(tensor_);
   return true;
 }

@@ -191,6 +191,15 @@ def name(value: Any) -> str:
     return _encodable(value)
 
 
+def synchronisation(value: Any) -> str:
+    """Whom a call in place waits for."""
+    words = ("auto", "component", "neighbours")
+    if value not in words:
+        raise (InvalidArgument if isinstance(value, str) else ArgumentTypeError)(
+            f"expected {', '.join(map(repr, words[:-1]))} or {words[-1]!r}, found {shown(value)}")
+    return str(value)
+
+
 def _encodable(value: str) -> str:
     if utf8(value) != value:
         raise InvalidArgument("expected a text that UTF-8 can hold, found one with a lone "

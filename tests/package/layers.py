@@ -149,6 +149,7 @@ OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")
 PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "pipeline")
 # Private headers that others use, by header: who.
 DOORS = {
+    "bluefog_cpp/base/settings/setting_values.hpp": ("python/",),
     "bluefog_cpp/bootstrap/store/exit_hooks.hpp": ("python/",),
     "bluefog_cpp/context/context_core.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),

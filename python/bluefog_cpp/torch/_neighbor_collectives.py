@@ -73,19 +73,21 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
 def _prepare_neighbor_allreduce_(
         tensor: torch.Tensor, *, self_weight: float | None = None,
         src_weights: Mapping[int, float] | None = None, dst_weights: DstWeights | None = None,
-        enable_topo_check: bool = True, name: str | None = None) -> PreparedCall:
+        enable_topo_check: bool = True, name: str | None = None,
+        synchronisation: str = "auto") -> PreparedCall:
     """The call with these arguments, to be made many times."""
     call = "neighbor_allreduce_.prepare"
     runtime = current()
     if name is not None:
         checked(call, "name", _arguments.name, name)
+    checked(call, "synchronisation", _arguments.synchronisation, synchronisation)
     try:
         check_writable(tensor)
     except Exception as error:
         raise runtime.placed(call, error) from None
     src, dst = copy.copy(src_weights), copy.copy(dst_weights)
     return PreparedCall(
-        tensor, name,
+        tensor, name, synchronisation,
         lambda is_of_call: _plans.neighbor_plan(runtime, self_weight, src, dst, enable_topo_check,
                                                 is_of_call),
         is_dynamic=dst_weights is not None)
@@ -97,8 +99,15 @@ def _prepare_neighbor_allreduce_(
 def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = None,
                         src_weights: Mapping[int, float] | None = None,
                         dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
-                        name: str | None = None) -> torch.Tensor:
+                        name: str | None = None, synchronisation: str = "auto") -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result.
+
+    synchronisation: whom this rank waits for where the tensor lies in memory that ranks share
+        (`bf.shared_zeros`): "component", all ranks that the step ties together; "neighbours", those
+        it hears alone, by messages; "auto", as long as it costs less the first, or what
+        BLUEFOG_SYNCHRONISATION says. Each rank may choose for itself: all go by messages where one
+        wants to. A rank that begins this call only after another has returned from its own needs
+        "neighbours" there.
 
     For a tensor that is averaged many times `neighbor_allreduce_.prepare` takes the same arguments
     and returns the call: after `call = bf.neighbor_allreduce_.prepare(x)` each `call()` averages x
@@ -109,8 +118,10 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = Non
     """
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
+    _check_synchronisation(runtime, "neighbor_allreduce", synchronisation)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    return _run(runtime, source, source, step, name, lambda: store(source, tensor))
+    return _run(runtime, source, source, step, name, lambda: store(source, tensor),
+                synchronisation)
 
 
 @renamed(**_NEW_NAMES)
@@ -137,15 +148,15 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float |
 def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float | None = None,
                                     src_weights: Mapping[int, float] | None = None,
                                     dst_weights: DstWeights | None = None,
-                                    enable_topo_check: bool = True,
-                                    name: str | None = None) -> int:
+                                    enable_topo_check: bool = True, name: str | None = None,
+                                    synchronisation: str = "auto") -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
+    _check_synchronisation(runtime, "neighbor_allreduce", synchronisation)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source,
-                                                          step.plan,
-                                                          step.checked, name or ""))
+    work = step.run(lambda: core.start_neighbor_allreduce(
+        runtime.context, source, source, step.plan, step.checked, name or "", synchronisation))
     return runtime.add(work, lambda _: store(source, tensor), step.failed,
                        range_of(source))
 
@@ -154,11 +165,17 @@ def _neighbor_step(runtime: Runtime, *arguments: Any) -> _plans.Step:
     return runtime.or_refuse(lambda: _plans.neighbor_plan(runtime, *arguments))
 
 
+def _check_synchronisation(runtime: Runtime, call: str, synchronisation: str) -> None:
+    if synchronisation != "auto":
+        runtime.argument(call, "synchronisation", _arguments.synchronisation, synchronisation)
+
+
 def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
-         name: str | None, finish: Callable[[], torch.Tensor]) -> torch.Tensor:
+         name: str | None, finish: Callable[[], torch.Tensor],
+         synchronisation: str = "auto") -> torch.Tensor:
     try:
         step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan,
-                                                 step.checked, name or ""))
+                                                 step.checked, name or "", synchronisation))
     except LateMismatchError as error:  # the call itself has done its work
         error.result = finish()
         raise
@@ -170,8 +187,8 @@ def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _pl
 def neighbor_allreduce_multi_(tensors: Iterable[torch.Tensor], *, self_weight: float | None = None,
                               src_weights: Mapping[int, float] | None = None,
                               dst_weights: DstWeights | None = None,
-                              enable_topo_check: bool = True,
-                              name: str | None = None) -> list[torch.Tensor]:
+                              enable_topo_check: bool = True, name: str | None = None,
+                              synchronisation: str = "auto") -> list[torch.Tensor]:
     """`neighbor_allreduce_` of many tensors at once, with the same bits as one by one: those of a
     dtype are averaged as if they lay one after the other, in pieces of 512 KiB.
 
@@ -187,6 +204,7 @@ def neighbor_allreduce_multi_(tensors: Iterable[torch.Tensor], *, self_weight: f
     runtime = current()
     given = runtime.argument(call, "tensors", _arguments.list_of_tensors, tensors)
     sources = _sources(runtime, call, given, name)
+    _check_synchronisation(runtime, call, synchronisation)
     shapes = hash(tuple(source.shape for source in sources)) & 0xffffffff
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     label = f"{name or ''} shapes {shapes:08x}".lstrip()
@@ -194,10 +212,11 @@ def neighbor_allreduce_multi_(tensors: Iterable[torch.Tensor], *, self_weight: f
     on_cpu = [source for source in sources if source.is_cpu] if on_device else sources
 
     def run() -> None:
-        core.neighbor_allreduce_multi(runtime.context, on_cpu, step.plan, step.checked, label)
+        core.neighbor_allreduce_multi(runtime.context, on_cpu, step.plan, step.checked, label,
+                                      synchronisation)
         for source in on_device:
             core.neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
-                                    name or "")
+                                    name or "", synchronisation)
 
     def finish() -> list[torch.Tensor]:
         for source, tensor in zip(sources, given) if sources is not given else ():

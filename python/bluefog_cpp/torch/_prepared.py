@@ -22,19 +22,22 @@ class PreparedCall:
     """A call of `neighbor_allreduce_` with its arguments, as its `prepare` returns it. Calling the
     object makes the call."""
 
-    def __init__(self, tensor: torch.Tensor, name: str | None, make_step: Callable[[bool], Step],
-                 is_dynamic: bool):
+    def __init__(self, tensor: torch.Tensor, name: str | None, synchronisation: str,
+                 make_step: Callable[[bool], Step], is_dynamic: bool):
         """make_step: with whether the step is one of a call."""
         self._runtime = current()
+        self._context = self._runtime.context
         self._tensor = tensor
         self._name = name or ""
+        self._synchronisation = synchronisation
         self._make_step = make_step
         self._step = make_step(False)
         self._is_dynamic = is_dynamic
         self._topology = None if is_dynamic else self._runtime.topology
         self._graph = self._step.plan.graph
         """Of the topology; it is compared with the other ranks' before the plan is trusted."""
-        self._average = (core.PreparedAverage(self._runtime.context, tensor, self._name)
+        self._average = (core.PreparedAverage(self._runtime.context, tensor, self._name,
+                                              synchronisation)
                          if is_plain(tensor) else None)
 
     def __call__(self) -> torch.Tensor:
@@ -49,9 +52,10 @@ class PreparedCall:
 
     def _make(self) -> torch.Tensor:
         runtime = current()
-        if runtime is not self._runtime:
+        if runtime.context is not self._context:
+            found = "of a later init" if runtime is not self._runtime else "that are left"
             raise StateError(f"{place('neighbor_allreduce_')}: expected the ranks for which the "
-                             "call was prepared, found those of a later init; prepare it again")
+                             f"call was prepared, found those {found}; prepare it again")
         step = self._step
         try:
             if self._is_dynamic:
@@ -82,7 +86,8 @@ class PreparedCall:
             return
         runtime, tensor = self._runtime, self._tensor
         source = runtime.source("neighbor_allreduce_", tensor, self._name, elements_to_write)
-        core.neighbor_allreduce(runtime.context, source, source, step.plan, checked, self._name)
+        core.neighbor_allreduce(runtime.context, source, source, step.plan, checked, self._name,
+                                self._synchronisation)
         store(source, tensor)
 
 

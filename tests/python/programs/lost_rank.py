@@ -134,6 +134,7 @@ def training(case: str) -> None:
         os.environ["BLUEFOG_HOST_ID"] = f"host-{os.environ['RANK']}"
     bf.init()
     launch_rank, size = bf.rank(), bf.size()
+    prepared = bf.neighbor_allreduce_.prepare(torch.ones(2))
     torch.manual_seed(1)
     # The kernel frees this before it says that the process has ended.
     ballast = torch.ones(2**27) if case == "windows" and launch_rank == 1 else None  # noqa: F841
@@ -190,7 +191,21 @@ def training(case: str) -> None:
     assert (counts == STEPS).all(), counts
     if case in ("many", "windows", "hosts", "amid", "two"):
         assert len(shrunk) == bf.membership().epoch, shrunk
+    if shrunk:
+        check_prepared(prepared)
     report(bf, ended, longest)
+
+
+def check_prepared(call) -> None:
+    """It was prepared for ranks that are not there any more."""
+    from bluefog_cpp import StateError
+
+    try:
+        call()
+    except StateError as error:
+        assert "found those that are left; prepare it again" in str(error), error
+    else:
+        raise AssertionError("a call of ranks that are lost was made")
 
 
 def check_own(bf, run: Run) -> None:

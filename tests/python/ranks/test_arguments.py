@@ -47,6 +47,7 @@ def names(**checks):
 REDUCE = names(name=NAME, average=SWITCH, is_hierarchical_local=SWITCH)
 AVERAGE = names(name=NAME, self_weight=NUMBER, src_weights=WEIGHTS, dst_weights=RECEIVERS,
                 enable_topo_check=SWITCH)
+IN_PLACE = names(**AVERAGE, synchronisation=(None, 3, "neighbors", "Auto", True, ["auto"]))
 BETWEEN_MACHINES = names(name=NAME, self_weight=NUMBER, src_machine_weights=WEIGHTS,
                          dst_machine_weights=RECEIVERS, enable_topo_check=SWITCH)
 GATHER = names(name=NAME, src_ranks=RANKS, dst_ranks=RANKS, enable_topo_check=SWITCH)
@@ -68,10 +69,10 @@ TABLE = {
     **dict.fromkeys(("broadcast", "broadcast_", "broadcast_nonblocking", "broadcast_nonblocking_"),
                     names(root_rank=RANK, name=NAME)),
     **dict.fromkeys(("allgather", "allgather_nonblocking"), names(name=NAME)),
-    **dict.fromkeys(("neighbor_allreduce", "neighbor_allreduce_", "neighbor_allreduce_nonblocking",
-                     "neighbor_allreduce_nonblocking_"), AVERAGE),
+    **dict.fromkeys(("neighbor_allreduce", "neighbor_allreduce_nonblocking"), AVERAGE),
+    **dict.fromkeys(("neighbor_allreduce_", "neighbor_allreduce_nonblocking_"), IN_PLACE),
     "neighbor_allreduce_multi_": names(
-        tensors=(None, 3, "x", ONE, [3], [ONE, 1.0], {"w": ONE}), **AVERAGE),
+        tensors=(None, 3, "x", ONE, [3], [ONE, 1.0], {"w": ONE}), **IN_PLACE),
     **dict.fromkeys(("hierarchical_neighbor_allreduce",
                      "hierarchical_neighbor_allreduce_nonblocking"),
                     BETWEEN_MACHINES),

@@ -264,3 +264,53 @@ def test_lists_that_cannot_be_averaged(wrong, kind, said, rank):
     with pytest.raises(bluefog_cpp.PeerFailure if peers_hear else kind, match=said):
         bf.neighbor_allreduce_multi_([x, torch.ones(1)] if peers_hear else wrong(x))
     assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+# ---- whom calls in place wait for
+
+LONG = 100_000
+
+
+def calls_in_place(x, **options):
+    """The ways of making one, each with the same result."""
+    def nonblocking():
+        return bf.wait(bf.neighbor_allreduce_nonblocking_(x, **options))
+
+    return (lambda: bf.neighbor_allreduce_(x, **options),
+            bf.neighbor_allreduce_.prepare(x, **options), nonblocking,
+            lambda: bf.neighbor_allreduce_multi_([x], **options)[0])
+
+
+@pytest.mark.parametrize("synchronisation", ("auto", "component", "neighbours"))
+def test_each_way_of_waiting_has_the_same_bits(synchronisation, rank):
+    plain = values(rank, LONG)
+    expected = bf.neighbor_allreduce(plain)
+    x = bf.shared_zeros(LONG)
+    for call in calls_in_place(x, synchronisation=synchronisation):
+        x.copy_(plain)
+        assert call().equal(expected)
+
+
+def test_a_rank_may_begin_after_another_has_ended(rank):
+    """Rank 0 hears nobody, and rank 1 waits for a word of it before its own call."""
+    needs(2)
+    x = bf.shared_zeros(LONG)
+    word = torch.zeros(1)
+    sources = {0: 0.5} if rank == 1 else {}
+    for call in calls_in_place(x, self_weight=0.5 if rank == 1 else 1.0, src_weights=sources,
+                               dst_weights=[1] if rank == 0 else [], enable_topo_check=False,
+                               synchronisation="neighbours"):
+        x.fill_(rank)
+        if rank == 1:
+            bf.pair_gossip(word, 0)
+        call()
+        if rank == 0:
+            bf.pair_gossip(word, 1)
+        assert x.equal(torch.full((LONG,), 0.5 if rank == 1 else rank))
+
+
+def test_a_prepared_call_names_the_words_for_its_waits(rank):
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match="synchronisation: expected 'auto', 'component' or 'neighbours', "
+                             "found 'neighbors'"):
+        bf.neighbor_allreduce_.prepare(torch.zeros(2), synchronisation="neighbors")
