@@ -49,8 +49,8 @@ class Exchange {
 
   /// Ranks whose message is still missing, in whole or in part.
   [[nodiscard]] AwaitedRanks awaited_sources() const;
-  /// Awaited ranks, without those whose message may stand behind that of an earlier call.
-  [[nodiscard]] AwaitedRanks sources_to_come(const PeerReports& reports) const;
+  /// Whether the message of `source` may stand behind one that an earlier call of this rank takes.
+  [[nodiscard]] bool is_behind_another(int source, const PeerReports& reports) const;
   /// Awaited ranks of which nothing is here, nor a message before it that has to be taken first.
   [[nodiscard]] AwaitedRanks lacking_sources() const;
   /// Whether nothing of the message of `source` is here, nor a message before it that has to be

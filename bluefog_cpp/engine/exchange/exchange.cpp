@@ -207,16 +207,6 @@ AwaitedRanks Exchange::awaited_sources() const {
   return ranks;
 }
 
-AwaitedRanks Exchange::sources_to_come(const PeerReports& reports) const {
-  AwaitedRanks ranks;
-  for (const Source& source : sources_) {
-    if (source.is_awaited(call_) && !source.is_behind_another(call_, reports)) {
-      ranks.push_back(source.rank());
-    }
-  }
-  return ranks;
-}
-
 AwaitedRanks Exchange::lacking_sources() const {
   AwaitedRanks ranks;
   for (const Source& source : sources_) {
@@ -230,6 +220,12 @@ AwaitedRanks Exchange::lacking_sources() const {
 bool Exchange::lacks_message_of(int source) const {
   return std::ranges::any_of(sources_, [&](const Source& one) {
     return one.rank() == source && one.lacks_message(call_);
+  });
+}
+
+bool Exchange::is_behind_another(int source, const PeerReports& reports) const {
+  return std::ranges::any_of(sources_, [&](const Source& one) {
+    return one.rank() == source && one.is_behind_another(call_, reports);
   });
 }
 

@@ -54,6 +54,7 @@ TEST_F(EngineEnds, AMessageThatHasComeIsThereForWhoeverWaitsLater) {
   const Work needs_more = submit({.sources = {1}});
   script([](ScriptedTransport& t) {
     send(t, 1, 1, 70);
+    t.show_standing(1, {.begun = {.call = 1, .kind = OpKind::NeighborAllgather}});
     t.die(1, "it left");
   });
   EXPECT_TRUE(comes_true([&] { return needs_more.done(); }));
@@ -66,12 +67,30 @@ TEST_F(EngineEnds, AMessageOfNothingHasComeWithItsHeader) {
   const Work work = submit({.sources = {1, 2}, .payload = {}, .pace = Pace::Together});
   script([](ScriptedTransport& t) {
     t.send_message(1, header(1, 0), {});
+    t.show_standing(1, {.begun = {.call = 1, .kind = OpKind::NeighborAllgather}});
     t.die(1, "it left");
   });
   const Work needs_more = submit({.sources = {1}});
   EXPECT_TRUE(comes_true([&] { return needs_more.done(); }));
   script([](ScriptedTransport& t) { t.send_message(2, header(1, 0), {}); });
   work.wait();
+}
+
+TEST_F(EngineEnds, AMessageMayStandBehindThatOfACallThatWaitsForAnotherRank) {
+  const Work first = submit({.sources = {1, 2}, .payload = {}, .pace = Pace::Together});
+  const auto second = make_call({.sources = {1}});
+  const Work behind = engine_->submit(second);
+  script([](ScriptedTransport& t) {
+    t.send_message(1, header(1, 0), {});
+    send(t, 1, 2, 80);
+    t.die(1, "it left");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // looks for the dead have been made
+  EXPECT_FALSE(behind.done());
+  script([](ScriptedTransport& t) { t.send_message(2, header(1, 0), {}); });
+  first.wait();
+  behind.wait();
+  EXPECT_EQ(second->received[0], rising_bytes(4, 80));
 }
 
 TEST_F(EngineEnds, AReaderThatDiesEndsTheCallThatHasNoRoom) {
