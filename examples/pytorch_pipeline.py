@@ -9,7 +9,6 @@ Any launcher of torch.distributed will do. --backend gloo runs it without this l
 
 import argparse
 import pathlib
-import pickle
 import sys
 import time
 
@@ -19,7 +18,15 @@ from torch.nn import functional
 
 import bluefog_cpp.torch  # noqa: F401  registers the backend
 from bluefog_cpp.pipeline import CacheOptions, ElasticPipeline, ElasticPlan, EpochShares
-from helpers import byte_encoder, cifar, idx, pipeline_configuration, pipeline_report, text
+from helpers import (
+    byte_encoder,
+    cifar,
+    idx,
+    model_file,
+    pipeline_configuration,
+    pipeline_report,
+    text,
+)
 from helpers.counts import at_least
 from helpers.image_transformer import vision_transformer
 from helpers.whole_model import WholeModel
@@ -77,25 +84,11 @@ def load(chosen, folder):
             functional.cross_entropy)
 
 
-def begin_with(model, path):
-    """Rank 0's parameters become a file's; all ranks get them."""
-    if path is None or dist.get_rank():
-        return
-    try:
-        model.load_state_dict(torch.load(path, weights_only=True))
-    except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
-        sys.exit(f"--start {path}: expected a model of these sizes, found: {error}")
-
-
 def save(pipe, model, optimizer, path):
     """The whole model, which every rank has with one stage."""
     if pipe.stages > 1:
         pipe.rearrange(1, pipe.frozen, optimizer)
-    if not dist.get_rank():
-        try:
-            torch.save(model.state_dict(), path)
-        except (OSError, RuntimeError) as error:
-            sys.exit(f"--save {path}: expected a file that can be written, found: {error}")
+    model_file.save(model, path)
 
 
 def measured_costs(model, inputs):
@@ -193,6 +186,7 @@ def run(arguments):
     if chosen.replicas != "gradients":
         sys.exit("replicas: expected gradients, which is what pipelines of Python sum, found "
                  f"{chosen.replicas}; train_pipeline has the other")
+    model_file.check(arguments.save)
     train_part, test_part, make_model, loss = load(chosen, arguments.data)
     if arguments.skip >= len(train_part[0]):
         sys.exit(f"--skip: expected less than the {len(train_part[0])} training samples, found "
@@ -202,7 +196,7 @@ def run(arguments):
     memory = pipeline_report.Growth()
     torch.manual_seed(chosen.seed)
     model = make_model()
-    begin_with(model, arguments.start)
+    model_file.begin_with(model, arguments.start)
     stages = chosen.stages or dist.get_world_size()
     counted = {} if chosen.repartition else {"frozen_share": 1.0}  # stages stay as they are
     parameters = sum(p.numel() for p in model.parameters())

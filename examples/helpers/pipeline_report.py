@@ -5,9 +5,10 @@ import ctypes
 import dataclasses
 import json
 import pathlib
-import sys
 
 import torch.distributed as dist
+
+from helpers import model_file
 
 # Names of a metrics file by the fields of StepTimes.
 SECONDS = {"forward": "forward", "backward": "backward", "bubble": "waiting",
@@ -71,10 +72,13 @@ class Report:
     """Rank 0 prints and writes; calls are collective unless they say otherwise."""
 
     def __init__(self, path, configuration, parameters):
-        try:
-            self._file = path.open("w") if path is not None and dist.get_rank() == 0 else None
-        except OSError as error:
-            sys.exit(f"--metrics {path}: expected a file that can be written, found: {error}")
+        problem, self._file = "", None
+        if path is not None and dist.get_rank() == 0:
+            try:
+                self._file = path.open("w")
+            except OSError as error:
+                problem = f"--metrics {path}: expected a file that can be written, found: {error}"
+        model_file.end_with(problem)
         self._steps = []
         self._write({**dataclasses.asdict(configuration), "event": "run",
                      "ranks": dist.get_world_size(), "parameters": parameters})

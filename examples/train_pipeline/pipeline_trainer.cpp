@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/files/whole_file.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/train_images/peak_memory.hpp"
@@ -46,6 +49,27 @@ std::int64_t parameters_of(const torch::nn::Sequential& model) {
   return count;
 }
 
+InvalidArgument not_saved(const std::filesystem::path& path, std::string_view reason) {
+  return InvalidArgument(fmt::format("--save {}: expected a file that can be written, found: {}",
+                                     path.string(), reason));
+}
+
+/// Collective. Rank 0 writes the model at the end; all refuse a file that cannot be before they train.
+PipelineRunOptions checked(const PipelineRunOptions& options, Context& context) {
+  std::string problem;
+  if (!options.save.empty() && context.rank() == 0) {
+    try {
+      check_writable(options.save.string());
+    } catch (const InvalidArgument& error) {
+      problem = error.what();
+    }
+  }
+  if (sum_over_ranks(context, problem.empty() ? 0.0 : 1.0) > 0) {
+    throw not_saved(options.save, problem.empty() ? "that rank 0 cannot write it" : problem);
+  }
+  return options;
+}
+
 int stages_of(const PipelineConfiguration& chosen, const Context& context) {
   return chosen.stages > 0 ? static_cast<int>(chosen.stages) : context.size();
 }
@@ -56,10 +80,10 @@ PipelineTrainer::PipelineTrainer(std::shared_ptr<Context> context,
                                  const PipelineRunOptions& options,
                                  const PipelineConfiguration& configuration)
     : context_(std::move(context)),
-      options_(options),
+      options_(checked(options, *context_)),
       configuration_(configuration),
       report_(*context_, options.metrics),
-      task_(make_task(options, configuration_)),
+      task_(make_task(options_, configuration_)),
       memory_before_(memory_now()),
       model_(make_model()),
       parameters_(parameters_of(model_)),
@@ -102,11 +126,12 @@ void PipelineTrainer::save() {
   if (context_->rank() != 0) {
     return;
   }
+  std::ostringstream model;
+  torch::save(model_, model);
   try {
-    torch::save(model_, options_.save.string());
-  } catch (const c10::Error& error) {
-    throw InvalidArgument(fmt::format("--save {}: expected a file that can be written, found: {}",
-                                      options_.save.string(), first_line(error)));
+    write_whole_file(options_.save.string(), model.view());
+  } catch (const InvalidArgument& error) {
+    throw not_saved(options_.save, error.what());
   }
 }
 

@@ -229,13 +229,22 @@ def case_errors(runner):
             (SMALL, ("--skip", IMAGES), None,
              f"--skip: expected less than the {IMAGES} images of"),
             (SMALL, ("--start", missing), None, f"--start {missing}: expected a model"),
-            (SMALL.replace("epochs: 4", "epochs: 1"), ("--save", missing / "file"), None,
-             "expected a file that can be written"),
+            (SMALL.replace("epochs: 4", "epochs: 1"), ("--save", "/dev/full"), None,
+             "--save /dev/full: expected a file that can be written"),
             (SMALL, ("--metrics", missing / "file"), None, "cannot be opened for writing"),
             ("cache: true\ncache_folder: /nowhere\n" + SMALL, (), None, "/nowhere")):
         done = runner.run(text, *options, data=data)
         check(done.returncode != 0, "an error", done.returncode)
         check(expected in done.stderr, expected, done.stderr)
+    # All ranks refuse a file that cannot be written, before they train.
+    for path, reason in ((missing / "file", "No such file or directory"),
+                         (runner.folder, "Is a directory")):
+        done = runner.run(SMALL, "--save", path)
+        check(done.returncode != 0 and not done.stdout, "no training", done.stdout)
+        check(f"--save {path}: expected a file that can be written" in done.stderr
+              and reason in done.stderr, reason, done.stderr)
+        refusals = done.stderr.count("expected a file that can be written")
+        check(refusals == runner.arguments.ranks, "a refusal of each rank", refusals)
 
 
 def main():

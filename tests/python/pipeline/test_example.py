@@ -7,6 +7,7 @@ import runpy
 import sys
 
 import pytest
+import torch
 import torch.distributed as dist
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
@@ -135,3 +136,51 @@ def test_files_that_do_not_fit(run, tmp_path, text, expected):
     with pytest.raises(SystemExit) as ended:
         run(file, *TINY)
     assert expected in str(ended.value)
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that all ranks have, rank 0's."""
+    found = [str(tmp_path)]
+    dist.broadcast_object_list(found, 0)
+    return pathlib.Path(found[0])
+
+
+def small_text(folder, more=""):
+    data = folder / "text"
+    if dist.get_rank() == 0:
+        data.write_text("abcdefgh" * 400)
+        written(folder, "model: bert\ntokens: 16\nlayers: 2\nwidth: 16\nheads: 2\nepochs: 1\n"
+                        f"batch_size: 24\nfreeze: false\n{more}")
+    dist.barrier()
+    return (folder / "run.yaml", "--data", data)
+
+
+@pytest.mark.parametrize("option", ("--save", "--metrics", "--start"))
+def test_files_of_rank_zero_that_cannot_be_end_all_ranks_before_they_train(run, shared, option):
+    words = small_text(shared)
+    with pytest.raises(SystemExit) as ended:
+        run(*words, option, shared / "none" / "file")
+    expected = "a model of these sizes" if option == "--start" else "a file that can be written"
+    assert str(ended.value).startswith(f"{option} {shared}/none/file: expected {expected}, found: ")
+    with pytest.raises(SystemExit) as ended:
+        run(*words, option, shared)  # a folder
+    assert "Is a directory" in str(ended.value)
+
+
+def test_a_model_is_written_whole_or_not_at_all(run, shared):
+    words = small_text(shared)
+    model = shared / "model"
+    run(*words, "--save", model)
+    if dist.get_rank() == 0:
+        before = model.read_bytes()
+        assert "0.places" in torch.load(model, weights_only=True)
+    dist.barrier()
+    printed = run(*words, "--start", model, "--save", "/dev/null")
+    assert ("Epoch 1" in printed) == (dist.get_rank() == 0)
+    with pytest.raises(SystemExit) as ended:
+        run(*words, "--save", "/dev/full")
+    assert "--save /dev/full: expected a file that can be written" in str(ended.value)
+    if dist.get_rank() == 0:
+        assert model.read_bytes() == before
+        assert sorted(file.name for file in shared.iterdir()) == ["model", "run.yaml", "text"]
