@@ -79,10 +79,26 @@ class Configuration:
         self.alpha, self.lr = float(self.alpha), float(self.lr)
 
 
+class Loader(yaml.SafeLoader):
+    """PyYAML's, which refuses a name that is given twice: of its own it takes the last value."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"expected '{key.value}' once, found it twice",
+                    problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read(path):
     """The configuration of a file; ends the program with what was expected and found."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.load(path.read_text(), Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         sys.exit(f"{path}: expected a YAML file, found: {error}")
     if not isinstance({} if values is None else values, dict):

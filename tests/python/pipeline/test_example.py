@@ -129,6 +129,7 @@ def test_each_configuration_is_read(run):
     ("schedule: zb\n", "expected 1f1b or gpipe for 'schedule', found 'zb'"),
     ("freeze: 1\n", "expected true or false for 'freeze', found 1"),
     ("replicas: parameters\n", "replicas: expected gradients"),
+    ("epochs: 3\nepochs: 4\n", "expected 'epochs' once, found it twice"),
     ("- a\n", "expected names with values, found ['a']"), ("a: [\n", "expected a YAML file"),
     (None, "expected a YAML file, found: ")))
 def test_files_that_do_not_fit(run, tmp_path, text, expected):
