@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
@@ -46,6 +47,10 @@ ActivationCache::ActivationCache(Context& context, const CacheOptions& options)
       share_memory(context);
     } catch (const TransportError& error) {
       problem = error.what();
+    } catch (const std::bad_alloc&) {
+      problem = fmt::format(
+          "expected memory for {} bytes of rows and the numbers of {} samples, found too little",
+          options.memory_bytes, options.samples);
     }
   }
   optimizers::check_ranks_agree(

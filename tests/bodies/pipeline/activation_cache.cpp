@@ -199,6 +199,10 @@ TEST(ActivationCache, WhatMakesNoCacheIsRefused) {
                 }),
                 HasSubstr("expected a file that can be written in '/no/such/folder', found: No "
                           "such file or directory"));
+    constexpr std::int64_t kPebibyte = std::int64_t{1} << 50;
+    EXPECT_THAT(error_of<InvalidArgument>(
+                    [&] { ActivationCache(context, {.samples = 1, .memory_bytes = kPebibyte}); }),
+                HasSubstr("expected memory for 1125899906842624 bytes of rows"));
   });
 }
 
