@@ -15,7 +15,7 @@ SECONDS = {"forward": "forward", "backward": "backward", "bubble": "waiting",
            "allreduce_exposed": "averaging", "allreduce": "averaging_whole", "optimizer": "optimizer",
            "total": "total"}
 COUNTS = {"stage_bytes": "stage_bytes", "allreduce_bytes": "averaged_bytes",
-          "allreduce_parameters": "averaged_parameters"}
+          "allreduce_parameters": "averaged_parameters", "machine_syncs": "machine_syncs"}
 
 
 def status_mib(name):
@@ -65,7 +65,8 @@ def breakdown_text(record, steps):
             f"{shares['allreduce_exposed']} ({shares['allreduce']} whole), optimizer "
             f"{shares['optimizer']}; {record['stage_bytes'] / whole / 1e6:.2f} MB/s to stages, "
             f"{record['allreduce_bytes'] / whole / 1e6:.2f} MB/s in all-reduces of "
-            f"{record['allreduce_parameters'] // steps} parameters")
+            f"{record['allreduce_parameters'] // steps} parameters, "
+            f"{record['machine_syncs'] / whole:.1f} syncs/s between machines")
 
 
 class Report:

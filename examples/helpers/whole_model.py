@@ -1,6 +1,8 @@
 """torch's DistributedDataParallel with the calls of an elastic pipeline, as its yardstick: each rank
 has the whole model, and nothing changes."""
 
+import socket
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -18,6 +20,9 @@ class WholeModel:
         self._loss = loss
         self.times = StepTimes()
         self.replicas, self.replica = dist.get_world_size(), dist.get_rank()
+        hosts = [""] * self.replicas
+        dist.all_gather_object(hosts, socket.gethostname())
+        self._machine_syncs = int(len(set(hosts)) > 1)
         self.costs = [float(sum(p.numel() for p in layer.parameters())) for layer in model]
 
     def step(self, optimizer, inputs, targets, rows, all_rows, samples):
@@ -38,6 +43,7 @@ class WholeModel:
         gradients = [p.grad for p in self._ddp.parameters() if p.grad is not None]
         self.times.averaged_parameters = sum(gradient.numel() for gradient in gradients)
         self.times.averaged_bytes = sum(gradient.nbytes for gradient in gradients)
+        self.times.machine_syncs = self._machine_syncs
         return float(loss.detach())
 
     @torch.no_grad()

@@ -63,6 +63,8 @@ steps = [event for event in events if event["event"] == "step"]
 first = [one["stage_bytes"] for one in steps[0]["ranks"]]
 cached = sum(one["cached_rows"] for step in steps for one in step["ranks"])
 assert len(first) == ranks and min(first) > 0, first
+far = [one["machine_syncs"] for one in steps[0]["ranks"]]  # a border behind every second rank
+assert far[0] == far[-1] == 0 and min(far[1:-1]) > 0, far
 assert [one["allreduce_parameters"] > 0 for one in steps[-1]["ranks"]] == [True] * ranks
 assert cached > 0 and events[-1]["event"] == "result" and len(events[-1]["memory_mib"]) == ranks
 END

@@ -1,5 +1,8 @@
-"""What ranks compare before they rely on it."""
+"""What ranks compare, or tell each other, before they rely on it."""
 
+import os
+import pathlib
+import socket
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -25,3 +28,15 @@ def agree(problem: str, lines: Sequence[str]) -> None:
                 raise MismatchError(
                     f"rank {rank}, ElasticPipeline: expected the same on all ranks, found "
                     f"'{first}' on rank 0, '{line}' on rank {other}")
+
+
+def machines() -> list[str]:
+    """Collective. The machine of each rank: BLUEFOG_HOST_ID where it is set, else the host's name
+    and the start of its system, as two hosts may have one name."""
+    own = os.environ.get("BLUEFOG_HOST_ID", "")
+    if not own:
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
+        own = f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
+    found = [""] * dist.get_world_size()
+    dist.all_gather_object(found, own)
+    return found

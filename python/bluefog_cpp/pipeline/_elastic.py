@@ -1,7 +1,6 @@
 """`ElasticPipeline`: torch.distributed.pipelining, whose stages change while they train."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -11,8 +10,9 @@ from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.pipeline._agreement import agree
+from bluefog_cpp.pipeline._agreement import agree, machines
 from bluefog_cpp.pipeline._cache import CacheOptions, FrozenOutputs, OutputCache
+from bluefog_cpp.pipeline._groups import Groups, make_groups
 from bluefog_cpp.pipeline._layers import Layers, Sends, StageLayers
 from bluefog_cpp.pipeline._plans import Skips, initial_micro_batches, partition_layers
 from bluefog_cpp.pipeline._sums import GradientSums
@@ -20,14 +20,6 @@ from bluefog_cpp.pipeline._times import StepTimes, TimedStage
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """The process groups of one number of stages: made once, by all ranks."""
-
-    pipeline: dist.ProcessGroup
-    replicas: dist.ProcessGroup
 
 
 class ElasticPipeline:
@@ -69,7 +61,7 @@ class ElasticPipeline:
         self._sums: GradientSums | None = None
         self._kept: FrozenOutputs | None = None
         self._cache: OutputCache | None = None
-        self._groups: dict[int, _Groups] = {}
+        self._groups: dict[int, Groups] = {}
         self._runs: dict[tuple[int, bool], tuple[PipelineScheduleSingle, TimedStage]] = {}
         self.times = StepTimes()
         """Of the last step."""
@@ -84,6 +76,7 @@ class ElasticPipeline:
         except InvalidArgument as error:
             problem = str(error)
         agree(problem, lines)
+        self._machines = machines()
         for layer in range(len(self._layers)):
             for _, tensor in self._layers.tensors(layer):
                 dist.broadcast(tensor.detach(), 0)
@@ -182,19 +175,16 @@ class ElasticPipeline:
                 self._kept = FrozenOutputs(self._cache, layers[:frozen])
         self._module = StageLayers(layers, frozen, self._kept)
         if self.stages not in self._groups:
-            self._groups[self.stages] = self._make_groups()
+            self._groups[self.stages] = make_groups(self.stages)
         if self._sums is not None:
             self._sums.close()
         self._sums = None if self.replicas == 1 else GradientSums(
-            self.trained_parameters(), self._groups[self.stages].replicas, self._bucket_bytes)
+            self.trained_parameters(), self._groups[self.stages].replicas, self._bucket_bytes,
+            any(map(self._is_far, range(self.stage, dist.get_world_size(), self.stages))))
 
-    def _make_groups(self) -> _Groups:
-        ranks = range(dist.get_world_size())
-        pipelines = [dist.new_group([rank for rank in ranks if rank // self.stages == replica])
-                     for replica in range(self.replicas)]
-        stages = [dist.new_group([rank for rank in ranks if rank % self.stages == stage])
-                  for stage in range(self.stages)]
-        return _Groups(pipelines[self.replica], stages[self.stage])
+    def _is_far(self, rank: int) -> bool:
+        """Whether a rank is on another machine."""
+        return self._machines[rank] != self._machines[dist.get_rank()]
 
     def _micro_batches_of(self, rows: int) -> int:
         """The largest number of equal micro-batches: torch's stages take no others."""
@@ -213,6 +203,9 @@ class ElasticPipeline:
                      scale_grads=self._sums is None), stage)
         schedule, stage = self._runs[rows, trains]
         stage.times = self.times if trains else StepTimes()
+        rank = dist.get_rank()
+        stage.has_far_neighbors = (not stage.is_first and self._is_far(rank - 1),
+                                   not stage.is_last and self._is_far(rank + 1))
         stage.on_last_backward = (self._sums.begin_last_backward
                                   if trains and self._sums is not None else None)
         return schedule

@@ -31,10 +31,13 @@ class GradientSums:
     """A bucket leaves as soon as the last backward pass of a step has finished its gradients.
 
     All replicas make the same calls, whatever rows they have. `close` takes the hooks away.
+    is_far: whether some of them are on other machines.
     """
 
-    def __init__(self, trained: Parameters, group: dist.ProcessGroup, bucket_bytes: int) -> None:
+    def __init__(self, trained: Parameters, group: dist.ProcessGroup, bucket_bytes: int,
+                 is_far: bool) -> None:
         self._group = group
+        self._is_far = is_far
         self._buckets = _buckets_of(trained, bucket_bytes)
         self._hooks = [parameter.register_post_accumulate_grad_hook(
             lambda _, bucket=bucket, place=place: self._note(bucket, place))
@@ -101,6 +104,7 @@ class GradientSums:
         times.averaging_whole = time.perf_counter() - self._began
         times.averaged_parameters = sum(flat.numel() for flat, _ in self._sent)
         times.averaged_bytes = sum(flat.nbytes for flat, _ in self._sent)
+        times.machine_syncs += self._is_far  # buckets of a step count as one
         self._sent = []
 
     @staticmethod

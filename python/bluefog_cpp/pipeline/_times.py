@@ -12,8 +12,8 @@ from torch.distributed.pipelining import PipelineStage
 
 @dataclass
 class StepTimes:
-    """A rank's time in a step by its uses, in seconds, and what it has moved; the last two are
-    0 with one pipeline."""
+    """A rank's time in a step by its uses, in seconds, and what it has moved; what belongs to the
+    all-reduce is 0 with one pipeline."""
 
     forward: float = 0.0
     """Forward passes."""
@@ -35,6 +35,8 @@ class StepTimes:
     """Bytes that it has brought to the all-reduce."""
     averaged_parameters: int = 0
     """The number of parameters in the all-reduce."""
+    machine_syncs: int = 0
+    """Messages to ranks of other machines, and all-reduces with some."""
 
     @contextmanager
     def part(self, use: str, name: str) -> Iterator[None]:
@@ -53,12 +55,15 @@ class TimedStage(PipelineStage):
 
     times = StepTimes()
     on_last_backward: Callable[[], None] | None = None
+    has_far_neighbors: tuple[bool, bool] = (False, False)
+    """Whether the stage before, and the one behind, is on another machine."""
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         with self.times.part("forward", f"forward {fwd_chunk_id}"):
             output = super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
         if not self.is_last:
             self.times.stage_bytes += output.nbytes
+            self.times.machine_syncs += self.has_far_neighbors[1]
         return output
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
@@ -71,3 +76,4 @@ class TimedStage(PipelineStage):
             self.times.stage_bytes += sum(
                 gradient.nbytes for gradient in self.bwd_cache.get(bwd_chunk_id, ())
                 if gradient is not None)
+            self.times.machine_syncs += self.has_far_neighbors[0]

@@ -244,6 +244,25 @@ def test_what_a_step_takes_and_moves():
         assert pipe.times == times
 
 
+def test_messages_between_machines_are_counted(monkeypatch):
+    """Two machines of half of the ranks each: one border between stages, or replicas on both."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    monkeypatch.setenv("BLUEFOG_HOST_ID", f"machine {rank // (size // 2)}")
+    for stages in all_stages():
+        model = five_layers()
+        pipe = ElasticPipeline(model, loss, stages=stages, micro_batches=2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(2):
+            pipe.step(optimizer, *share(pipe, 16, data(16)), 16)
+        is_at_the_border = rank in (size // 2 - 1, size // 2)
+        expected = 1 if stages < size else 2 * is_at_the_border
+        assert pipe.times.machine_syncs == expected, stages
+    monkeypatch.delenv("BLUEFOG_HOST_ID")
+    pipe = ElasticPipeline(five_layers(), loss, stages=size)
+    pipe.compute_gradients(*share(pipe, 16, data(16)))
+    assert pipe.times.machine_syncs == 0
+
+
 def test_given_costs_decide_where_stages_end():
     stages = 2
     pipe = ElasticPipeline(five_layers(), loss, stages=stages, costs=[1.0, 0, 1, 1, 0, 9, 0, 1])
