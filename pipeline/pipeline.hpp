@@ -81,10 +81,12 @@ struct PipelineOptions {
 
 /// A rank's part of a step.
 struct PipelineBatch {
-  at::Tensor inputs{};        ///< [rows, …], on the first stage; elsewhere not looked at
-  at::Tensor targets{};       ///< [rows, …], on the last stage; elsewhere not looked at
-  std::int64_t rows = 0;      ///< of this pipeline, the same on all its ranks; 0 where it has none
-  std::int64_t all_rows = 0;  ///< of all pipelines, the same on all ranks; 0: rows × replicas
+  at::Tensor inputs{};    ///< [rows, …], on the first stage; elsewhere not looked at
+  at::Tensor targets{};   ///< [rows, …], on the last stage; elsewhere not looked at
+  std::int64_t rows = 0;  ///< of this pipeline, the same on all its ranks; 0 where it has none
+  /// Of all pipelines, the same on all ranks; the sum of their rows, as a gradient is divided by it.
+  /// 0: rows × replicas.
+  std::int64_t all_rows = 0;
   /// The rows' numbers in the data, on the first stage, for `PipelineOptions::cache`; empty: nothing
   /// is kept of these rows, or used.
   std::vector<std::int64_t> samples{};
@@ -157,11 +159,12 @@ class Pipeline {
   /// Collective. Gradients of a batch, and a step of `optimizer` with them; with
   /// `ReplicaSync::Parameters` the average that follows.
   /// @param optimizer over the model's parameters, or those of this rank's stage.
-  /// @throws InvalidArgument for inputs or targets of another number of rows, activations that are
-  ///   not floating, whose rows or other dimensions change, a loss that is no number, numbers of
-  ///   samples that are too many, too few or too large, and what a layer refuses, naming it.
-  ///   @throws TransportError for a full disk. @throws MismatchError for rows that differ between
-  ///   ranks.
+  /// @throws InvalidArgument for inputs or targets of another number of rows, `all_rows` of an only
+  ///   pipeline that are not its rows, activations that are not floating, whose rows or other
+  ///   dimensions change, a loss that is no number, numbers of samples that are too many, too few or
+  ///   too large, and what a layer refuses, naming it. @throws TransportError for a full disk.
+  ///   @throws MismatchError for rows that are not those of the stage before, or `all_rows` that are
+  ///   not those of the other pipelines; the stage before gets PeerFailure.
   /// @throws PeerFailure, TimeoutError, StateError as above.
   StepResult step(torch::optim::Optimizer& optimizer, const PipelineBatch& batch);
 

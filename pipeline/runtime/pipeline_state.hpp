@@ -66,6 +66,8 @@ class Pipeline::State {
   /// When loading of a batch has begun to hold up its step.
   [[nodiscard]] std::optional<Timeline::Clock::time_point> loading_began(
       const PipelineBatch& batch) const;
+  /// The ranks of a pipeline begin a batch, of which each has been told the same.
+  void begin_batch(const BatchShape& shape, StepClock& clock);
   void compute(const PipelineBatch& batch, StepClock& clock, StepResult& result);
   /// Buffers of this rank's layers, copied.
   [[nodiscard]] std::vector<at::Tensor> copied_buffers() const;

@@ -90,6 +90,11 @@ std::optional<Timeline::Clock::time_point> Pipeline::State::loading_began(
 void Pipeline::State::check_step(const torch::optim::Optimizer* optimizer,
                                  const PipelineBatch& batch) const {
   check_batch(batch);
+  if (placement_->layout.replicas() == 1 && batch.all_rows > 0 && batch.all_rows != batch.rows) {
+    throw InvalidArgument(
+        fmt::format("{}: expected as many rows of all pipelines as of the only one, {}, found {}",
+                    where(), batch.rows, batch.all_rows));
+  }
   if (batch.rows > 0 && stage_->part().is_last && !batch.targets.defined()) {
     throw InvalidArgument(where() + ": expected targets, found none");
   }
@@ -99,6 +104,11 @@ void Pipeline::State::check_step(const torch::optim::Optimizer* optimizer,
                            ": expected an optimizer that evaluates the gradients once a step, "
                            "found one that does so several times");
   }
+}
+
+void Pipeline::State::begin_batch(const BatchShape& shape, StepClock& clock) {
+  const auto part = clock.part(&StepTimes::waiting, "WAIT FOR BATCH");
+  links_->begin(shape);
 }
 
 // The passes of a step, and the sums over the replicas, which begin in the last backward pass.
@@ -114,6 +124,11 @@ void Pipeline::State::compute(const PipelineBatch& batch, StepClock& clock, Step
                             .first_trained = trained < layers_->count()
                                                  ? placement_->partition.stage_of(trained)
                                                  : layout.stages()};
+  begin_batch({.is_trained = true,
+               .rows = batch.rows,
+               .all_rows = all_rows,
+               .micro_batches = std::ssize(rows)},
+              clock);
   replicas_->begin_step(all_rows);
   if (frozen_outputs_ && !batch.samples.empty()) {
     const auto part = clock.part(&StepTimes::forward, "DIGEST");
@@ -152,6 +167,11 @@ PipelineOutputs Pipeline::State::evaluate(const PipelineBatch& given) {
     StepTraffic traffic;
     {
       StepClock clock(context_->core().timeline(), "EVALUATE", times);
+      begin_batch({.is_trained = false,
+                   .rows = batch.rows,
+                   .all_rows = 0,  // which evaluations do not look at
+                   .micro_batches = std::ssize(rows)},
+                  clock);
       passes.run(stage_actions(options_.schedule, shape, placement_->layout.stage_of(rank())),
                  clock);
       passes.finish(clock);

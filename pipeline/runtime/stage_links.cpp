@@ -16,11 +16,31 @@ namespace {
 // The words of a form as it travels: dtype, number of dimensions, their sizes.
 constexpr std::size_t kMostDimensions = 14;
 using FormWords = std::array<std::int64_t, 2 + kMostDimensions>;
+using ShapeWords = std::array<std::int64_t, 4>;
 
-BufferView view_of(FormWords& words) {
+template <std::size_t Size>
+BufferView view_of(std::array<std::int64_t, Size>& words) {
   return {.data = words.data(),
           .count = static_cast<std::int64_t>(words.size()),
           .dtype = Dtype::Int64};
+}
+
+ShapeWords words_of(const BatchShape& shape) {
+  return {shape.is_trained ? 1 : 0, shape.rows, shape.all_rows, shape.micro_batches};
+}
+
+BatchShape shape_in(const ShapeWords& words) {
+  return {.is_trained = words[0] != 0,
+          .rows = words[1],
+          .all_rows = words[2],
+          .micro_batches = words[3]};
+}
+
+std::string describe(const BatchShape& shape) {
+  const std::string kind = shape.is_trained
+                               ? fmt::format("a step of {} rows in all pipelines,", shape.all_rows)
+                               : "an evaluation";
+  return fmt::format("{} of {} rows in {} micro-batches", kind, shape.rows, shape.micro_batches);
 }
 
 }  // namespace
@@ -38,11 +58,29 @@ at::Tensor room_for(const RowForm& form, std::int64_t rows) {
 StageLinks::StageLinks(Context& context, const PipelineLayout& layout)
     : context_(context),
       stage_(layout.stage_of(context.rank())),
+      stages_(layout.stages()),
       before_(context.rank() - 1),
       behind_(context.rank() + 1) {}
 
 std::string StageLinks::where() const {
   return fmt::format("rank {}, stage {}", context_.rank(), stage_);
+}
+
+void StageLinks::begin(const BatchShape& own) {
+  if (stage_ < stages_ - 1) {
+    const auto words = std::make_shared<ShapeWords>(words_of(own));
+    send_words(words, MessageTag::Batch);
+  }
+  if (stage_ == 0) {
+    return;
+  }
+  ShapeWords words{};
+  ops::receive_nonblocking(context_, view_of(words), before_, static_cast<int>(MessageTag::Batch))
+      .wait();
+  if (const BatchShape theirs = shape_in(words); theirs != own) {
+    throw MismatchError(fmt::format("{}: expected the batch of rank {}, {}, found {}", where(),
+                                    before_, describe(theirs), describe(own)));
+  }
 }
 
 void StageLinks::send_activation(const at::Tensor& activation, std::int64_t rows) {
@@ -82,10 +120,14 @@ void StageLinks::send_form() {
   (*words)[0] = static_cast<std::int64_t>(output_->dtype);
   (*words)[1] = static_cast<std::int64_t>(output_->sizes.size());
   std::ranges::copy(output_->sizes, words->begin() + 2);
+  send_words(words, MessageTag::Form);
+}
+
+template <typename Words>
+void StageLinks::send_words(const std::shared_ptr<Words>& words, MessageTag tag) {
   BufferView view = view_of(*words);
   view.owner = words;
-  sent_.push_back(ops::send_nonblocking(context_, std::move(view), behind_,
-                                        static_cast<int>(MessageTag::Form)));
+  sent_.push_back(ops::send_nonblocking(context_, std::move(view), behind_, static_cast<int>(tag)));
 }
 
 at::Tensor StageLinks::receive_activation(std::int64_t rows) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +16,17 @@
 namespace bluefog::pipeline {
 
 /// The tags of messages between stages.
-enum class MessageTag : int { Form, Activation, Gradient, Layer };
+enum class MessageTag : int { Form, Activation, Gradient, Layer, Batch };
+
+/// The batch that a pipeline's ranks pass on together, as each of them has been called with it.
+struct BatchShape {
+  bool is_trained = false;  ///< a step, or an evaluation
+  std::int64_t rows = 0;    ///< of the pipeline
+  std::int64_t all_rows = 0;
+  std::int64_t micro_batches = 0;
+
+  friend bool operator==(const BatchShape&, const BatchShape&) = default;
+};
 
 /// The form of an activation's rows: the dtype, and the dimensions behind the first.
 struct RowForm {
@@ -31,12 +42,15 @@ struct RowForm {
 [[nodiscard]] at::Tensor room_for(const RowForm& form, std::int64_t rows);
 
 /// The messages between a stage and those before and behind it. The form of activations travels
-/// once, before the first one; all others have it.
+/// once, before the first one; all others have it. The batch's shape travels with each batch: ranks
+/// that are called with others would take messages for those of another micro-batch or step.
 class StageLinks {
  public:
   /// @param context outlives this object.
   StageLinks(Context& context, const PipelineLayout& layout);
 
+  /// A batch begins. @throws MismatchError where the stage before has another one.
+  void begin(const BatchShape& own);
   /// @throws InvalidArgument for an activation that does not have so many rows, or not the form of
   ///   the first one; UnsupportedError for one that is not floating.
   void send_activation(const at::Tensor& activation, std::int64_t rows);
@@ -53,12 +67,16 @@ class StageLinks {
   void send(const at::Tensor& values, int target, MessageTag tag);
   void receive(const at::Tensor& values, int source, MessageTag tag);
   void send_form();
+  /// To the stage behind.
+  template <typename Words>
+  void send_words(const std::shared_ptr<Words>& words, MessageTag tag);
   void receive_form();
   void check_form(const at::Tensor& activation, std::int64_t rows) const;
   [[nodiscard]] std::string where() const;
 
   Context& context_;
   int stage_;
+  int stages_;
   int before_;
   int behind_;
   std::optional<RowForm> input_;
