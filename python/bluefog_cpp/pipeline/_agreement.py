@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from itertools import zip_longest
 
+import torch
 import torch.distributed as dist
 
 from bluefog_cpp.errors import InvalidArgument, MismatchError, PeerFailure
@@ -28,6 +29,39 @@ def agree(problem: str, lines: Sequence[str]) -> None:
                 raise MismatchError(
                     f"rank {rank}, ElasticPipeline: expected the same on all ranks, found "
                     f"'{first}' on rank 0, '{line}' on rank {other}")
+
+
+_BATCH_TAG = 2
+
+
+class Told:
+    """The message to the stage behind that a batch begins."""
+
+    def __init__(self, words: torch.Tensor, target: int) -> None:
+        self._words = words  # which live until they are sent
+        self._work = dist.isend(words, target, tag=_BATCH_TAG)
+
+    def wait(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+
+
+def begin_batch(kind: str, rows: int, all_rows: int, *, stage: int, stages: int) -> Told | None:
+    """The ranks of a pipeline begin a batch, of which each has been told the same: with others they
+    would take messages for those of another micro-batch or step. What has to be waited for at its
+    end; raises MismatchError where the stage before has another batch."""
+    rank, kinds = dist.get_rank(), ("a step", "an evaluation")
+    own = torch.tensor([kinds.index(kind), rows, all_rows])
+    told = Told(own, rank + 1) if stage < stages - 1 else None
+    if stage:
+        theirs = torch.empty_like(own)
+        dist.recv(theirs, rank - 1, tag=_BATCH_TAG)
+        if not theirs.equal(own):
+            texts = [f"{kinds[which]} of {some} rows, {every} in all pipelines"
+                     for which, some, every in (theirs.tolist(), own.tolist())]
+            raise MismatchError(f"rank {rank}, ElasticPipeline, stage {stage}: expected the batch "
+                                f"of rank {rank - 1}, {texts[0]}, found {texts[1]}")
+    return told
 
 
 def machines() -> list[str]:

@@ -10,7 +10,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.pipeline._agreement import agree, machines
+from bluefog_cpp.pipeline._agreement import Told, agree, begin_batch, machines
 from bluefog_cpp.pipeline._cache import CacheOptions, FrozenOutputs, OutputCache
 from bluefog_cpp.pipeline._groups import Groups, make_groups
 from bluefog_cpp.pipeline._layers import Layers, Sends, StageLayers
@@ -240,8 +240,9 @@ class ElasticPipeline:
         for the cache; none: nothing is kept of these rows, or used.
 
         Returns the mean loss of this pipeline's rows on its last stage, None elsewhere. Raises
-        InvalidArgument for inputs or targets of other rows; an error of a rank leaves the others
-        with an error of torch.distributed that names it, and the pipeline is of no more use.
+        InvalidArgument for inputs or targets of other rows, MismatchError for a batch that is not
+        that of the stage before; an error of a rank leaves the others with an error of
+        torch.distributed that names it, once it ends, and the pipeline is of no more use.
         """
         loss = self.compute_gradients(inputs, targets, rows, all_rows, samples)
         with self.times.part("total", "optimizer"), self.times.part("optimizer", "optimizer"):
@@ -276,7 +277,14 @@ class ElasticPipeline:
             raise InvalidArgument(
                 f"rank {dist.get_rank()}, ElasticPipeline: expected 0 rows or more, and at least "
                 f"1, and no fewer, of all pipelines, found {rows} and {all_rows}")
+        if self.replicas == 1 and all_rows not in (None, rows):
+            raise InvalidArgument(
+                f"rank {dist.get_rank()}, ElasticPipeline: expected as many rows of all pipelines "
+                f"as of the only one, {rows}, found {all_rows}")
         self._check_samples(rows, samples)
+        args, target = self._arguments(inputs, targets, rows) if rows else ((), None)
+        with self.times.part("waiting", "batch"):
+            told = self._begin_batch("a step", rows, all_rows or rows * self.replicas)
         if self._sums is not None:
             # One stage divides the losses itself.
             self._sums.begin(1 if self.stages == 1 or not rows else self._micro_batches_of(rows),
@@ -287,7 +295,6 @@ class ElasticPipeline:
         digest = self.times.forward
         loss = None
         if rows:
-            args, target = self._arguments(inputs, targets, rows)
             losses: list[torch.Tensor] = []
             with self.times.part("waiting", "schedule"):
                 if self.stages == 1:
@@ -298,11 +305,16 @@ class ElasticPipeline:
             self.times.waiting -= self.times.forward + self.times.backward - digest
             if self.stage == self.stages - 1:
                 loss = float(torch.stack([one.detach() for one in losses]).mean())
+        if told is not None:
+            told.wait()
         if self._kept is not None:
             self._kept.end_step()
         if self._sums is not None:
             self._sums.finish(self.times)
         return loss
+
+    def _begin_batch(self, kind: str, rows: int, all_rows: int) -> Told | None:
+        return begin_batch(kind, rows, all_rows, stage=self.stage, stages=self.stages)
 
     def _run_alone(self, inputs: torch.Tensor, targets: torch.Tensor | None,
                    losses: list[torch.Tensor]) -> None:
@@ -329,8 +341,11 @@ class ElasticPipeline:
             assert inputs is not None
             outputs: torch.Tensor = self._module(inputs)
             return outputs
+        told = self._begin_batch("an evaluation", rows, rows)
         args = (inputs,) if self.stage == 0 else ()
         found: torch.Tensor | None = self._run_of(rows, trains=False).eval(*args)
+        if told is not None:
+            told.wait()
         return found
 
     def rearrange(self, stages: int, frozen: int, optimizer: torch.optim.Optimizer) -> None:

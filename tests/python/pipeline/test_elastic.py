@@ -9,11 +9,13 @@ from bluefog_cpp.pipeline import (
     ElasticPipeline,
     ElasticPlan,
     EpochShares,
+    _elastic,
     freeze_bound,
     initial_micro_batches,
     partition_layers,
     pipeline_bubble,
 )
+from bluefog_cpp.pipeline._agreement import begin_batch
 
 FEATURES, CLASSES = 6, 4
 TOLERANCE = 1e-12  # sums of some hundred float64 values, in another order
@@ -327,6 +329,36 @@ def test_arrangements_and_batches_that_cannot_be():
         assert f"no fewer, of all pipelines, found {rows} and {all_rows}" in refusal(
             InvalidArgument, pipe.compute_gradients, inputs, targets, rows, all_rows)
     assert "expected inputs of 3 rows" in refusal(InvalidArgument, pipe.evaluate, inputs, 3)
+
+
+@pytest.mark.parametrize("kinds, rows", ((("a step", "a step"), (3, 4)),
+                                         (("a step", "an evaluation"), (4, 4))))
+def test_a_stage_that_is_called_with_another_batch_is_told(kinds, rows):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    own = min(rank, 1)  # the second stage is told otherwise than the first, and as those behind it
+    call = (kinds[own], rows[own], 8)
+    if rank == 1:
+        text = refusal(MismatchError, begin_batch, *call, stage=rank, stages=size)
+        assert f"stage 1: expected the batch of rank 0, {kinds[0]} of {rows[0]} rows" in text
+        assert f"found {kinds[1]} of {rows[1]} rows, 8 in all pipelines" in text
+    else:
+        told = begin_batch(*call, stage=rank, stages=size)
+        if told is not None:
+            told.wait()
+
+
+def test_steps_and_evaluations_tell_their_batch(monkeypatch):
+    said = []
+    monkeypatch.setattr(_elastic, "begin_batch",
+                        lambda *batch, stage, stages: said.append((*batch, stage, stages)))
+    pipe = ElasticPipeline(five_layers(), loss, stages=dist.get_world_size())
+    inputs, targets = data(6)
+    pipe.compute_gradients(inputs, targets, 6)
+    pipe.evaluate(inputs, 6)
+    place = (pipe.stage, pipe.stages)
+    assert said == [("a step", 6, 6, *place), ("an evaluation", 6, 6, *place)]
+    assert "as of the only one, 6, found 12" in refusal(
+        InvalidArgument, pipe.compute_gradients, inputs, targets, 6, 12)
 
 
 def test_plans_are_those_of_the_core():
