@@ -8,6 +8,7 @@ Any launcher of torch.distributed will do. --backend gloo runs it without this l
 """
 
 import argparse
+import math
 import pathlib
 import sys
 import time
@@ -30,6 +31,8 @@ from helpers import (
 from helpers.counts import at_least
 from helpers.image_transformer import vision_transformer
 from helpers.whole_model import WholeModel
+
+TEST_ROWS = 100  # of a batch
 
 
 def parse_arguments():
@@ -119,13 +122,13 @@ def make_pipeline(chosen, model, loss, stages, counted, inputs):
                            micro_batches=chosen.micro_batches or None, costs=costs, **counted)
 
 
-def accuracy(pipe, images, labels, rows):
+def accuracy(pipe, images, labels):
     """The share of right answers of all pipelines, each on rows of its own."""
     right = torch.zeros(2, dtype=torch.float64)
-    own = list(range(pipe.replica, len(images) // rows, pipe.replicas))
-    for batch in own[:len(images) // rows // pipe.replicas]:
-        part = slice(batch * rows, (batch + 1) * rows)
-        outputs = pipe.evaluate(images[part], rows)
+    rows = max(min(TEST_ROWS, len(images) // pipe.replicas), 1)
+    for begin in range(rows * pipe.replica, len(images), rows * pipe.replicas):
+        part = slice(begin, begin + rows)
+        outputs = pipe.evaluate(images[part], len(images[part]))
         if outputs is not None:
             wanted = labels[part]
             found = outputs.argmax(-1)[wanted >= 0]  # masked bytes, or all labels
@@ -161,8 +164,11 @@ def train(pipe, plan, chosen, model, optimizer, data, report):
         begin = time.perf_counter()
         loss = train_epoch(pipe, optimizer, shares, images, labels, report)
         seconds = time.perf_counter() - begin
+        if not math.isfinite(loss):
+            sys.exit(f"epoch {epoch}: expected a loss that is a number, found {loss}: the lr "
+                     f"{chosen.lr} may be too large")
         model.eval()
-        right = accuracy(pipe, *test, max(min(100, len(test[0]) // pipe.replicas), 1))
+        right = accuracy(pipe, *test)
         rate = len(images) / seconds
         report.end_epoch(
             f"Epoch {epoch}: {pipe.replicas} x {pipe.stages} stages, {pipe.frozen} of "

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -180,6 +181,11 @@ void PipelineTrainer::run() {
     result.frozen = pipeline_.frozen();
     const Clock::time_point begin = Clock::now();
     result.loss = train_epoch(epoch);
+    if (!std::isfinite(result.loss)) {
+      throw Error(fmt::format(
+          "epoch {}: expected a loss that is a number, found {}: the lr {} may be too large", epoch,
+          result.loss, configuration_.lr));
+    }
     if (configuration_.replicas == "parameters") {
       pipeline_.average_replicas();
     }

@@ -229,6 +229,8 @@ def case_errors(runner):
             (SMALL, ("--skip", IMAGES), None,
              f"--skip: expected less than the {IMAGES} images of"),
             (SMALL, ("--start", missing), None, f"--start {missing}: expected a model"),
+            (SMALL.replace("lr: 0.01", "lr: 99999"), (), None,
+             "expected a loss that is a number, found "),
             (SMALL.replace("epochs: 4", "epochs: 1"), ("--save", "/dev/full"), None,
              "--save /dev/full: expected a file that can be written"),
             (SMALL, ("--metrics", missing / "file"), None, "cannot be opened for writing"),

@@ -10,6 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from bluefog_cpp.pipeline import ElasticPipeline
+
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 TINY = ("--images", 96, "--test-images", 40)
 LINE = re.compile(r"^Epoch (\d): (\d) x (\d) stages, (\d+) of 6 layers frozen, \d+\.\d images/s, "
@@ -167,6 +169,31 @@ def test_files_of_rank_zero_that_cannot_be_end_all_ranks_before_they_train(run, 
     with pytest.raises(SystemExit) as ended:
         run(*words, option, shared)  # a folder
     assert "Is a directory" in str(ended.value)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(run, shared):
+    with pytest.raises(SystemExit) as ended:
+        run(*small_text(shared, "lr: 99999\n"))
+    assert str(ended.value).startswith("epoch 1: expected a loss that is a number, found nan: the "
+                                       "lr 99999.0 may be too large")
+
+
+@pytest.mark.parametrize("samples", (1, 11))
+def test_every_test_sample_is_judged_once(run, shared, samples, monkeypatch):
+    seen = []
+    evaluate = ElasticPipeline.evaluate
+
+    def noted(pipe, inputs, rows):
+        outputs = evaluate(pipe, inputs, rows)
+        if outputs is not None:
+            seen.append(rows)
+        return outputs
+
+    monkeypatch.setattr(ElasticPipeline, "evaluate", noted)
+    run(*small_text(shared, "stages: 1\n"), "--test-images", samples)
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, sum(seen))
+    assert sum(every) == samples
 
 
 def test_a_model_is_written_whole_or_not_at_all(run, shared):
