@@ -67,10 +67,11 @@ at::Tensor Stage::backward(int micro_batch, const at::Tensor& gradient) {
   const auto found = kept_.find(micro_batch);
   const Kept kept = std::move(found->second);
   kept_.erase(found);
-  if (part_.is_last) {
-    kept.output.backward();
-  } else {
-    kept.output.backward(gradient);
+  try {
+    kept.output.backward(part_.is_last ? at::Tensor() : gradient);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(fmt::format("the backward pass of layers {} to {}: {}", part_.begin,
+                                      part_.end - 1, error.what_without_backtrace()));
   }
   if (!part_.gives_gradient) {
     return {};

@@ -337,6 +337,20 @@ TEST(RefusedPipeline, ActivationsThatChangeTheirFormAreRefused) {
   });
 }
 
+/// As torch refuses them in one process: here with the layers that they may lie in.
+TEST(RefusedPipeline, LayersThatHaveNoBackwardPass) {
+  on_ranks(pipeline_ranks(1, 1), [](Context& context) {
+    torch::nn::Sequential model(torch::nn::Linear(6, 4), torch::nn::Tanh(),
+                                torch::nn::ReLU(torch::nn::ReLUOptions(true)));
+    model->to(at::kDouble);
+    Pipeline pipeline(context.shared_from_this(), model.ptr(), squares);
+    const AllRows rows(4);
+    EXPECT_THAT(error_of<InvalidArgument>(
+                    [&] { pipeline.compute_gradients(rows.of(pipeline.layout(), 0)); }),
+                HasSubstr("the backward pass of layers 0 to 2: one of the variables needed"));
+  });
+}
+
 TEST(RefusedPipeline, LossesThatAreNoNumberOrHaveNoGradient) {
   on_ranks(pipeline_ranks(1, 1), [](Context& context) {
     const auto error_with = [&](const Loss& loss) {
