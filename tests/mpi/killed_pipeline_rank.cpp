@@ -1,5 +1,5 @@
-// A rank of two pipelines of two stages is killed in the phase of a step that the argument names
-// (forward, backward, optimizer, rearrange). The others must hear of it as PeerFailure, and make a
+// A rank of two pipelines of two stages is killed in the phase that the argument names (start,
+// forward, backward, optimizer, evaluation, rearrange). The others must hear of it as PeerFailure, and make a
 // pipeline over those that are left. Prints two lines per survivor.
 #include <torch/torch.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ constexpr int kStep = 3;
 /// The identity, in whose passes of step `kStep` the victim dies.
 struct MineImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) {
-    if (is_due && phase == "forward") {
+    if (is_due && (phase == "forward" || phase == "evaluation")) {
       die();
     }
     at::Tensor output = input.clone();
@@ -88,6 +88,10 @@ void check_training(const bluefog::pipeline::Pipeline& pipeline) {
 
 /// @param phase of the step in which rank 1 dies; empty: none.
 void train(const std::shared_ptr<bluefog::Context>& context, int stages, std::string_view phase) {
+  const bool is_victim = context->rank() == kVictim && !phase.empty();
+  if (is_victim && phase == "start") {
+    die();
+  }
   Mine mine;
   mine->phase = phase;
   auto model = make_model(mine);
@@ -97,11 +101,13 @@ void train(const std::shared_ptr<bluefog::Context>& context, int stages, std::st
                                        },
                                        {.stages = stages, .micro_batches = 4});
   LastStep optimizer(model->parameters(), torch::optim::SGDOptions(kRate));
-  const bool is_victim = context->rank() == kVictim && !phase.empty();
   for (int step = 0; step < 2 * kStep; ++step) {
     const bool is_due = is_victim && step == kStep;
     mine->is_due = is_due;
     optimizer.is_due = is_due && phase == "optimizer";
+    if (step == kStep && phase == "evaluation") {
+      static_cast<void>(pipeline.evaluate({.inputs = inputs(), .rows = 8}));
+    }
     pipeline.step(optimizer, {.inputs = inputs(), .targets = at::ones({8, 2}), .rows = 8});
     if (step == kStep && phase == "rearrange") {
       if (is_victim) {
