@@ -1,4 +1,4 @@
-"""What ranks compare, or tell each other, before they rely on it."""
+"""Statements of ranks, which they compare before they rely on them."""
 
 import os
 import pathlib
@@ -48,8 +48,8 @@ class Told:
 
 def begin_batch(kind: str, rows: int, all_rows: int, *, stage: int, stages: int) -> Told | None:
     """The ranks of a pipeline begin a batch, of which each has been told the same: with others they
-    would take messages for those of another micro-batch or step. What has to be waited for at its
-    end; raises MismatchError where the stage before has another batch."""
+    would take messages for those of another micro-batch or step. Returns the message that has to be
+    waited for at its end; raises MismatchError where the stage before has another batch."""
     rank, kinds = dist.get_rank(), ("a step", "an evaluation")
     own = torch.tensor([kinds.index(kind), rows, all_rows])
     told = Told(own, rank + 1) if stage < stages - 1 else None
