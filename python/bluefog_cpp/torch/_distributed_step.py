@@ -29,7 +29,7 @@ from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
-from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried
+from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried, resume
 from bluefog_cpp.torch._wrapped.local_optimizer import asks_for_closure, learning_rate_of
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
 
@@ -262,8 +262,11 @@ class DistributedStep:
         self._check_models()
 
     def carried(self) -> dict[str, Any] | None:
-        """For `resume`; None where the algorithm carries nothing."""
-        return carried_by(self.algorithm, self._core) if self._core is not None else None
+        """For `resume`; None where the optimizer has ended."""
+        if self._core is None:
+            return None
+        in_round = self._core.step_count % self.period if self.sums_gradients else 0
+        return carried_by(self.algorithm, self._core, in_round)
 
     def check_carried(self, carried: Any) -> None:
         """Raises InvalidArgument for what `resume` cannot go on from."""
@@ -271,7 +274,7 @@ class DistributedStep:
                       carried)
 
     def resume(self, carried: dict[str, Any]) -> None:
-        self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])
+        resume(self.algorithm, self.core, carried)
 
     def move_to(self, context: _Context, joins: bool) -> int:
         """Collective over the ranks of `context`, which are left or new: goes on over them.

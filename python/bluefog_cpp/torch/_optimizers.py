@@ -26,7 +26,7 @@ from bluefog_cpp.torch._membership import meet_if_due, survived_step
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
-from bluefog_cpp.torch._wrapped.carried_state import CARRIED
+from bluefog_cpp.torch._wrapped.carried_state import CARRIED, of_use
 from bluefog_cpp.torch._wrapped.late_rank import LateRank
 from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
@@ -102,19 +102,21 @@ class WrappedOptimizer:
             super().zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """torch's, and under "bluefog_cpp" what the algorithm carries from step to step, where it
-        carries something: `load_state_dict` goes on from there. Differs between ranks, which each
-        save their own. Call `finish` before."""
+        """torch's, and under "bluefog_cpp" the counts of steps and rounds, by which graphs and
+        every k-th step go, and what the algorithm carries from step to step: `load_state_dict` goes
+        on from there. Differs between ranks, which each save their own. Call `finish` before."""
         state = super().state_dict()
         carried = self._distributed.carried()
         return state if carried is None else {**state, CARRIED: carried}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Local. Without what an algorithm carries (of a plain optimizer, or of an algorithm that
-        carries nothing), that stays as it is: call `restart` on all ranks where the parameters are
-        others. Raises InvalidArgument where it is another algorithm's or another model's; nothing
-        is changed then."""
-        carried = state_dict.get(CARRIED)
+        """Local: all ranks load, or one of them does and `broadcast_optimizer_state` follows, or
+        they are in other rounds. Counts and what an algorithm carries stay as they are where the
+        state has none (of a plain optimizer, of version 0.1) or is of another algorithm that
+        carries nothing: call `restart` on all ranks where the parameters are others. Raises
+        InvalidArgument where it carries something for another algorithm or model; nothing is
+        changed then."""
+        carried = of_use(state_dict.get(CARRIED), self._distributed.has_ended)
         if carried is not None:
             self._distributed.check_carried(carried)
         super().load_state_dict(state_dict)

@@ -13,7 +13,7 @@ from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
 from bluefog_cpp.torch._tensors import check_writable
-from bluefog_cpp.torch._wrapped.carried_state import CARRIED
+from bluefog_cpp.torch._wrapped.carried_state import CARRIED, take_over_counts, without_tensors
 
 Parameters = (Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
               | Iterable[tuple[str, torch.Tensor]])
@@ -51,34 +51,36 @@ def allreduce_parameters(params: Parameters) -> None:
 @ranged
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Collective. The options of every group and the state of every parameter become the root's,
-    also where a rank has no state yet. Dtypes are the root's too. Nothing that is received is
-    executed: it travels as JSON and tensors. Cost: one `allgather` of the outline, and one
-    `broadcast` for each tensor of state.
+    also where a rank has no state yet. Dtypes are the root's too, and the counts of steps and
+    rounds of a wrapped optimizer, so that a checkpoint that the root alone has loaded goes on
+    everywhere; what its algorithm carries beside them (corrections, outer models) stays each rank's
+    own. Nothing that is received is executed: it travels as JSON and tensors. Cost: one `allgather`
+    of the outline, and one `broadcast` for each tensor of state.
 
     Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
     other sizes; InvalidArgument for another argument, and for state of the root that is no tensor,
     number or text, by its key; PeerFailure on the other ranks. Nothing is changed then."""
     current().drain_optimizers()
-    take_over_state("broadcast_optimizer_state", optimizer, root_rank)
+    counts = take_over_state("broadcast_optimizer_state", optimizer, root_rank)
+    distributed = getattr(optimizer, "_distributed", None)
+    if counts is not None and distributed is not None and not distributed.has_ended:
+        take_over_counts(distributed.core, counts)
 
 
 def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int,
-                    keeps: bool = False) -> None:
-    """`broadcast_optimizer_state`, as a part of `call`. keeps: whether this rank takes part alone,
-    and keeps its own."""
+                    keeps: bool = False) -> dict[str, Any] | None:
+    """`broadcast_optimizer_state`, as a part of `call`, but for the counts of the root's wrapped
+    optimizer, which it returns; None of a plain one. keeps: whether this rank takes part alone, and
+    keeps its own."""
     received = broadcast_state(call,
                                # Peers are told where there is no such method.
-                               lambda: _without_carried(optimizer.state_dict()),
+                               lambda: without_tensors(optimizer.state_dict()),
                                lambda: _described(optimizer), root_rank)
+    counts: dict[str, Any] | None = received.pop(CARRIED, None)
     if current().rank != root_rank and not keeps:
         optimizer.load_state_dict(received)
         _take_over_dtypes(optimizer, received)
-
-
-def _without_carried(state: Any) -> Any:
-    """What an algorithm carries is each rank's own."""
-    return {key: value for key, value in state.items() if key != CARRIED} \
-        if isinstance(state, dict) else state
+    return counts
 
 
 def _take_over_dtypes(optimizer: torch.optim.Optimizer, received: Mapping[str, Any]) -> None:

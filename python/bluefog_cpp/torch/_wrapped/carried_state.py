@@ -1,4 +1,4 @@
-"""What an algorithm carries from step to step, as `state_dict` of a wrapped optimizer has it."""
+"""The state that an algorithm carries from step to step, as `state_dict` of a wrapped optimizer has it."""
 
 from typing import Any
 
@@ -10,22 +10,35 @@ from bluefog_cpp.errors import InvalidArgument
 
 CARRIED = "bluefog_cpp"
 """Its key in `state_dict`."""
+COUNTS = ("step_count", "round_count")
 
 
-def carried_by(name: str, algorithm: core.DistributedOptimizer) -> dict[str, Any] | None:
-    """It, with the counts of steps and rounds; None where there is nothing."""
-    tensors = dict(algorithm.carried())
-    return {"algorithm": name, "step_count": algorithm.step_count,
-            "round_count": algorithm.round_count, "tensors": tensors} if tensors else None
+def carried_by(name: str, algorithm: core.DistributedOptimizer, in_round: int) -> dict[str, Any]:
+    """Its tensors, which may be none, with the counts of steps and rounds, which graphs and every
+    k-th step go by.
+
+    in_round: steps that gradients have added up in since the last round; their sums are not saved,
+    so that the round begins anew.
+    """
+    return {"algorithm": name, "step_count": algorithm.step_count - in_round,
+            "round_count": algorithm.round_count, "tensors": dict(algorithm.carried())}
 
 
 def check_carried(where: str, name: str, algorithm: core.DistributedOptimizer,
                   carried: Any) -> None:
     """Raises InvalidArgument for what the algorithm of that name cannot go on from."""
-    if not isinstance(carried, dict) or carried.keys() != {"algorithm", "step_count",
-                                                           "round_count", "tensors"}:
+    if (not isinstance(carried, dict)
+            or carried.keys() != {"algorithm", *COUNTS, "tensors"}
+            or not isinstance(carried["tensors"], dict)):
         raise InvalidArgument(f"{where}: expected what state_dict() of a wrapped optimizer "
                               f"gave, found {_arguments.shown(carried)}")
+    for count in COUNTS:
+        try:
+            _arguments.at_least(0)(carried[count])
+        except InvalidArgument as error:
+            raise type(error)(f"{where}: {count}: {error}") from None
+    if is_of_another(name, carried):
+        return
     if carried["algorithm"] != name:
         raise InvalidArgument(f"{where}: expected the state of {name}, found that of "
                               f"{carried['algorithm']}")
@@ -35,3 +48,45 @@ def check_carried(where: str, name: str, algorithm: core.DistributedOptimizer,
         algorithm.check_carried(carried["tensors"])
     except InvalidArgument as error:
         raise InvalidArgument(f"{where}: {error}") from None
+
+
+def of_use(carried: Any, has_ended: bool) -> Any:
+    """It, or None where an optimizer that has ended loads counts alone: who wraps it again begins
+    with others."""
+    is_counts = isinstance(carried, dict) and not carried.get("tensors")
+    return None if has_ended and is_counts else carried
+
+
+def is_of_another(name: str, carried: dict[str, Any]) -> bool:
+    """Whether another algorithm has made it that carries nothing: a plain optimizer's state then,
+    and the counts of the other one are not this one's."""
+    return carried["algorithm"] != name and not carried["tensors"]
+
+
+def resume(name: str, algorithm: core.DistributedOptimizer, carried: dict[str, Any]) -> None:
+    """Goes on from what `check_carried` has accepted. Averages in flight stay where nothing
+    changes."""
+    counts = tuple(carried[count] for count in COUNTS)
+    if is_of_another(name, carried) or (not carried["tensors"]
+                                        and counts == counts_of(algorithm)):
+        return
+    algorithm.resume(carried["tensors"], *counts)
+
+
+def counts_of(algorithm: core.DistributedOptimizer) -> tuple[int, int]:
+    """The steps and rounds so far."""
+    return algorithm.step_count, algorithm.round_count
+
+
+def without_tensors(state: Any) -> Any:
+    """The `state_dict` for other ranks: tensors that an algorithm carries are each rank's own."""
+    if not isinstance(state, dict) or CARRIED not in state:
+        return state
+    return {**state, CARRIED: {count: state[CARRIED][count] for count in COUNTS}}
+
+
+def take_over_counts(algorithm: core.DistributedOptimizer, found: dict[str, Any]) -> None:
+    """Goes on with the counts of another rank, from what `without_tensors` had of it."""
+    counts = tuple(found[count] for count in COUNTS)
+    if counts != counts_of(algorithm):
+        algorithm.resume(dict(algorithm.carried()), *counts)

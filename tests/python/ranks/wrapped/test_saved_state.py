@@ -19,10 +19,16 @@ CARRYING = {
     "streaming_diloco": {"numbers": {"fragments": 2}},
     "gossip_diloco": {"compression": "int4"}, "sparse_loco": {}, "power_gossip": {},
     "gradient_allreduce": {"compression": "topk:600"}}
+COUNTING = {
+    "adapt_then_combine": {"schedule": "one-peer-exponential"},
+    "adapt_with_combine": {"schedule": "one-peer-exponential", "num_steps_per_communication": 3},
+    "gossip_pga": {"global_period_rounds": 3}, "local_sgd": {"num_steps_per_communication": 3},
+    "ceca": {}, "none": {}, "dmsgd": {"num_steps_per_communication": 3, "momentum": 0.5}}
+"""They go by counts: the graph of a round, every k-th step."""
 
 
 def wrapped(algorithm, rank, size):
-    options = dict(CARRYING.get(algorithm, {}))
+    options = dict({**CARRYING, **COUNTING}.get(algorithm, {}))
     if algorithm in ("gossip_diloco", "choco"):
         options["schedule"] = topology_util.RingGraph(size)
     model = model_of(rank)
@@ -37,7 +43,7 @@ def bytes_of(state):
     return torch.load(buffer, weights_only=True)
 
 
-@pytest.mark.parametrize("algorithm", CARRYING)
+@pytest.mark.parametrize("algorithm", [*CARRYING, *COUNTING])
 def test_a_run_that_resumes_has_the_same_bits(algorithm, rank, size):
     model, optimizer = wrapped(algorithm, rank, size)
     train(model, optimizer, rank, 4)
@@ -56,10 +62,94 @@ def test_a_run_that_resumes_has_the_same_bits(algorithm, rank, size):
     assert torch.equal(flat(resumed), flat(model))
 
 
-def test_there_is_no_key_where_nothing_is_carried(rank, size):
-    model, optimizer = wrapped("adapt_then_combine", rank, size)
-    train(model, optimizer, rank, 1)
+def test_counts_are_there_where_nothing_else_is_carried(rank, size):
+    model, optimizer = wrapped("adapt_with_combine", rank, size)
+    train(model, optimizer, rank, 7)
+    optimizer.finish()
+    found = optimizer.state_dict()
+    assert found["bluefog_cpp"] == {"algorithm": "adapt_with_combine", "step_count": 7,
+                                    "round_count": 2, "tensors": {}}
+    bf.shutdown()  # whoever wraps an optimizer that has ended begins anew
+    bf.init()
     assert set(optimizer.state_dict()) == {"state", "param_groups"}
+    optimizer.load_state_dict(found)
+
+
+def counts_of(optimizer):
+    return optimizer._distributed.core.step_count, optimizer._distributed.core.round_count
+
+
+def test_states_without_counts_are_those_of_plain_optimizers(rank, size):
+    """As checkpoints of before have it; and another algorithm that carries nothing is none."""
+    model, optimizer = wrapped("local_sgd", rank, size)
+    train(model, optimizer, rank, 4)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for name in ("local_sgd", "diloco"):
+        other, loading = wrapped(name, rank, size)
+        train(other, loading, rank, 2)
+        before = counts_of(loading)
+        saved["param_groups"][0]["lr"] = 0.03
+        for state in ({key: saved[key] for key in ("state", "param_groups")},
+                      {**saved, "bluefog_cpp": {**saved["bluefog_cpp"],
+                                                "algorithm": "adapt_then_combine"}}):
+            loading.load_state_dict(copy.deepcopy(state))
+            assert counts_of(loading) == before and loading.param_groups[0]["lr"] == 0.03
+        train(other, loading, rank, 2)
+    _, loading = wrapped("local_sgd", rank, size)
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="step_count: expected 0 or more"):
+        loading.load_state_dict({**saved, "bluefog_cpp": {**saved["bluefog_cpp"],
+                                                          "step_count": -1}})
+    bf.barrier()
+
+
+def test_one_rank_loads_and_all_go_on_from_its_counts(rank, size):
+    """The way of BlueFog's scripts: the root has the file, the others hear of it."""
+    needs(2)
+    model, optimizer = wrapped("local_sgd", 0, size)
+    train(model, optimizer, rank, 4)
+    saved = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    _, loading = (again := wrapped("local_sgd", rank, size))
+    if rank == 0:
+        again[0].load_state_dict(saved["model"])
+        loading.load_state_dict(saved["optimizer"])
+    bf.broadcast_parameters(again[0].state_dict(), root_rank=0)
+    bf.broadcast_optimizer_state(loading, root_rank=0)
+    assert counts_of(loading) == (4, 1)
+    train(again[0], loading, rank, 2)  # the second step is a round
+    values = flat(again[0])
+    torch.testing.assert_close(bf.allreduce(values), values, rtol=0, atol=1e-12)
+
+
+def test_a_round_of_gradients_that_is_not_whole_begins_anew(rank, size):
+    """The sums are not saved."""
+    model, optimizer = (torch.nn.Linear(2, 1), None)
+    bf.broadcast_parameters(model.state_dict(), 0)
+    optimizer = bf.DistributedGradientAllreduceOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model, num_steps_per_communication=3)
+
+    def step():
+        model(torch.ones(1, 2) * (1 + rank)).sum().backward()
+        optimizer.step()
+
+    for _ in range(4):
+        step()
+    carried = optimizer.state_dict()["bluefog_cpp"]
+    assert (carried["step_count"], carried["round_count"]) == (3, 1)
+    for _ in range(2):
+        step()
+    assert counts_of(optimizer) == (6, 2)
+
+
+def test_loading_its_own_state_leaves_what_is_in_flight(rank, size):
+    expected = None
+    for loads in (False, True):
+        model, optimizer = wrapped("adapt_with_combine", rank, size)
+        train(model, optimizer, rank, 3)
+        if loads:
+            optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.finish()
+        expected = flat(model) if expected is None else expected
+    assert flat(model).equal(expected)
 
 
 def test_state_of_others_is_refused(rank, size):
@@ -73,6 +163,7 @@ def test_state_of_others_is_refused(rank, size):
             ({**carried, "algorithm": "noloco"}, "the state of diloco, found that of noloco"),
             ({"algorithm": "diloco"}, r"what state_dict\(\) of a wrapped optimizer gave, found"),
             ({**carried, "tensors": {}}, f"'{first}', found none"),
+            ({**carried, "tensors": []}, r"what state_dict\(\) of a wrapped optimizer gave, found"),
             ({**carried, "tensors": {first: 1}}, "tensors, found others among them"),
             ({**carried, "tensors": {**carried["tensors"], first: torch.ones(2)}},
              f"'{first}', float64.*, found float32.2.; load with the graph and the bucket_bytes")):
