@@ -50,6 +50,24 @@ def own_schedules():
     return module.registered_schedules() if module else []
 
 
+NO_CODE = "none"
+
+
+def check_code(name):
+    """Raises ValueError for the name of no code, with those that there are, and for one out of its
+    bounds."""
+    module = sys.modules.get("bluefog_cpp.torch._own.compressions")
+    own = module.registered_compressions() if module else []
+    if name == NO_CODE or name in own:
+        return
+    try:
+        _core().compression_named(name)
+    except ValueError as error:
+        known = ", ".join((*own, NO_CODE))
+        raise ValueError(str(error).removeprefix("compression: ").replace(
+            "expected one of ", f"expected one of {known}, ")) from error
+
+
 def has_name(row, name):
     return name in (row.name, *row.aliases)
 

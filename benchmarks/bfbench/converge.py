@@ -2,7 +2,7 @@
 
 import argparse
 import json
-import statistics
+import math
 
 from bfbench import images, output
 from bfbench.algorithms import (
@@ -25,7 +25,7 @@ from bfbench.options import (
     whole,
     whole_list,
 )
-from bfbench.records import count_text, merge_not_run
+from bfbench.records import count_text, merge_not_run, over_seeds
 from bfbench.reports import report
 from bfbench.shards import IID
 from bfbench.versions import versions
@@ -156,10 +156,10 @@ def merge_seeds(records):
         entry = {"peer": "bluefog_cpp", **dict(zip(KEY, key))}
         entry["seeds"] = [record["seed"] for record in found]
         for name in FIGURES:
-            values = [record[name] for record in found]
-            entry[name] = statistics.fmean(values)
-            entry[f"{name}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
-            entry[f"{name}_by_seed"] = values
+            # A model of no numbers has an accuracy all the same, which says nothing.
+            entry |= over_seeds(name, [
+                record[name] if math.isfinite(record["consensus_distance"]) else math.nan
+                for record in found])
         merged.append(entry)
     return merged
 

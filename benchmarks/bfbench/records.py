@@ -1,5 +1,6 @@
 """Records of measurements: what several starts say together."""
 
+import math
 import statistics
 
 from bfbench.contestants import PLAIN, fastest_ddp
@@ -24,6 +25,27 @@ FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 def count_text(count, what):
     """A number with its noun: "1 rank", "2 ranks"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+DIVERGED = "diverged"
+"""What tables say in place of a figure that is no finite number."""
+
+
+def over_seeds(name, values):
+    """A figure as records have it: mean and deviation over seeds, none of which is there where the
+    run of a seed has diverged, and each seed's."""
+    by_seed = [value if math.isfinite(value) else None for value in values]
+    is_whole = None not in by_seed
+    return {name: statistics.fmean(values) if is_whole else None,
+            f"{name}_deviation": (statistics.stdev(values) if is_whole and len(values) > 1
+                                  else None),
+            f"{name}_by_seed": by_seed}
+
+
+def diverged_text(by_seed):
+    """The same for a figure of several seeds, of which some may have one."""
+    missing = by_seed.count(None)
+    return DIVERGED if missing == len(by_seed) else f"{missing} of {len(by_seed)} {DIVERGED}"
 
 
 def key_of_operation(record):

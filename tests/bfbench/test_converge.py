@@ -102,6 +102,20 @@ def test_means_over_seeds():
     assert merge_seeds([record(1, 0.25)])[0]["accuracy_deviation"] is None
 
 
+def test_runs_that_diverge_are_said_to(tmp_path, capsys):
+    file, folder = tmp_path / "records.json", tmp_path / "report"
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file),
+                 "--report", str(folder), "--data", str(idx_files(tmp_path)), "--ranks", "2",
+                 "--seeds", "1,2", "--steps", "4", "--batch-size", "4", "--topologies", "ring",
+                 "--shards", "iid", "--algorithms", "atc,local_sgd", "--lr", "1e30"]) == 0
+    text = file.read_text()
+    assert "NaN" not in text
+    for record in json.loads(text)["records"]:
+        assert record["accuracy"] is None and record["consensus_distance_by_seed"] == [None, None]
+    assert "diverged" in capsys.readouterr().out
+    assert "diverged" in (folder / "report.html").read_text()
+
+
 def test_a_run(tmp_path, capsys):
     file, folder = tmp_path / "records.json", tmp_path / "report"
     assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file),

@@ -8,6 +8,7 @@ import torch
 
 from bfbench.__main__ import main
 from bfbench.launch import LaunchFailed
+from bfbench.reports import traffic_report
 from bfbench.traffic import texts
 from bfbench.traffic.curves import merged, spent_at
 from bfbench.traffic.presets import fill
@@ -53,6 +54,10 @@ def test_words_say_what_is_run():
     ("--algorithms extra/5", "'extra/5': expected no H: extra takes none"),
     ("--algorithms diloco/0", "'diloco/0': expected H of at least 1, found 0"),
     ("--algorithms atc@star", "full, base, default; found 'star'"),
+    ("--algorithms choco+int5", "'choco+int5': expected one of none, bfloat16, float16, int8, "),
+    ("--algorithms diloco+topk:9999", "'diloco+topk:9999': "),
+    ("--algorithms choco+none", "'choco+none': expected a code, which choco always has, found"),
+    ("--compressions int8,in4", "'int8,in4': expected one of none, bfloat16, "),
     ("--algorithms atc,,ddp", "expected NAME[+CODE][@GRAPH][/H]"),
     ("--algorithms diloko", "did you mean diloco?"),
     ("--baseline dpp", "found 'dpp'"),
@@ -155,6 +160,41 @@ def test_ways_are_set_against_the_baseline_of_their_seed():
     assert "at_loss" not in records["none"]  # never gets there
 
 
+NAN = float("nan")
+
+
+def test_runs_that_diverge_are_said_to(tmp_path):
+    def cut(points, loss=NAN, distance=0.0):
+        return [*points, {**point(30, loss, 300), "consensus_distance": distance}]
+    calm = [point(10, 4.0, 100), point(20, 3.0, 200)]
+    runs = [run_of("ddp", 1, cut(calm, 2.0)), run_of("ddp", 2, cut(calm, 2.0)),
+            run_of("atc", 1, cut(calm, 2.5)), run_of("atc", 2, cut(calm)),
+            run_of("extra", 1, cut(calm, float("inf"))), run_of("extra", 2, cut(calm, 2.0, NAN)),
+            run_of("d2", 1, [point(10, NAN, 100)]), run_of("d2", 2, [point(10, NAN, 100)]),
+            run_of("awc", 1, cut([point(10, 1.5, 100), point(20, 9e30, 200)])),
+            run_of("awc", 2, cut([point(10, 1.5, 100), point(20, 9e30, 200)]))]
+    found = merged(runs, "ddp")
+    json.dumps(found, allow_nan=False)
+    records = {record["algorithm"]: record for record in found}
+    assert [records[name]["diverged_at_by_seed"] for name in ("ddp", "atc", "extra", "d2")] == [
+        [None, None], [None, 30], [30, 30], [10, 10]]
+    assert records["atc"]["loss"] is None and records["atc"]["loss_by_seed"] == [2.5, None]
+    assert records["atc"]["bytes"] == 300 and records["d2"]["curve"] == []
+    assert [each["step"] for each in records["extra"]["curve"]] == [10, 20]
+    assert "at_loss" not in records["atc"] and records["awc"]["at_loss"]["step"] == 10
+    assert "at_loss" not in merged(runs, "atc")[0]  # seed 2 of the baseline has no end
+    rows = {cells[0]: cells for _, group in traffic_report.titled_rows(found, "ddp")
+            for cells in group}
+    assert [rows[name][3] for name in ("ddp", "atc", "d2")] == ["2.0000", "1 of 2 diverged",
+                                                              "diverged"]
+    for some in (found, [records["d2"]], [records["awc"]]):
+        traffic_report.writer("ddp")(tmp_path, {}, some, [])
+        assert "diverged" in (tmp_path / "report.html").read_text()
+    figure = traffic_report.chart_of("title", found)
+    assert "d2 (diverged)" in {text.get_text() for text in figure.axes[0].texts}
+    assert figure.axes[0].get_ylim()[1] < 5  # what ways come to that do not diverge is seen
+
+
 TINY = ("--ranks", "2", "--seeds", "1", "--batch-size", "2", "--length", "16", "--width", "16",
         "--layers", "1", "--heads", "2", "--warmup-steps", "2")
 
@@ -171,7 +211,7 @@ def test_a_run(tmp_path, capsys):
     assert main(["traffic", "--build", BUILD, "--json", str(file), "--report", str(folder), *TINY,
                  "--data", text_file(tmp_path), "--steps", "4", "--report-every", "2",
                  "--local-steps", "2", "--algorithms", ",".join(PEERS)
-                 + ",none,atc,win_put,gossip_diloco,choco+int8@ring,choco+int5@ring"]) == 0
+                 + ",none,atc,win_put,gossip_diloco,choco+int8@ring,d2@one_peer"]) == 0
     found = json.loads(file.read_text())
     records = {record["algorithm"]: record for record in found["records"]}
     assert set(records) == {*PEERS, "none", "adapt_then_combine", "gossip_diloco", "choco"}
@@ -180,7 +220,7 @@ def test_a_run(tmp_path, capsys):
         assert 0 <= record["accuracy"] <= 1 and 0 < record["loss"] < 10
         assert record["seconds"] > 0
     assert "no rank waits for another" in not_run(found, algorithm="win_put")
-    assert "int5" in not_run(found, algorithm="choco")
+    assert "the same W in every round" in not_run(found, algorithm="d2")
     # A rank of two sends the model once in an average with the other.
     model = 4 * records["ddp"]["parameters"]
     per_step = {name: record["bytes_per_step_and_rank"] for name, record in records.items()}
@@ -226,6 +266,21 @@ def test_images(tmp_path):
     records = {record["algorithm"]: record for record in json.loads(file.read_text())["records"]}
     assert [len(records[name]["curve"]) for name in ("ddp", "dmsgd")] == [2, 4]
     assert records["dmsgd"]["shards"] == "0.5"
+
+
+def test_a_run_that_diverges(tmp_path, capsys):
+    from image_files import idx_files
+    file, folder = tmp_path / "records.json", tmp_path / "report"
+    assert main(["traffic", "--build", BUILD, "--json", str(file), "--report", str(folder), *TINY,
+                 "--task", "images", "--data", str(idx_files(tmp_path)), "--steps", "4",
+                 "--warmup-steps", "1", "--report-every", "1", "--lr", "1e30", "--algorithms",
+                 "atc@ring,ddp", "--seeds", "1,2"]) == 0
+    text = file.read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    for record in json.loads(text)["records"]:
+        assert record["loss"] is None and None not in record["diverged_at_by_seed"]
+    assert "diverged" in capsys.readouterr().out
+    assert "diverged" in (folder / "tables.md").read_text()
 
 
 def test_windows_are_followed_by_their_bytes(tmp_path):

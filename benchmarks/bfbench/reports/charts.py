@@ -83,7 +83,7 @@ def draw_bars(axes, bars, is_less_better=False):
 
 
 def longest_of(bars):
-    return max([max(bar.value, bar.high or 0) for bar in bars], default=1)
+    return max([max(bar.value, bar.high or 0) for bar in bars], default=1) or 1
 
 
 def make_room_for_figures(axes, bars):

@@ -6,7 +6,7 @@ import jinja2
 from rich import box
 from rich.table import Table
 
-from bfbench.records import LEAST_LINK_BYTES, count_text, place_of
+from bfbench.records import LEAST_LINK_BYTES, count_text, diverged_text, place_of
 from bfbench.reports import charts, operation_charts
 from bfbench.reports.units import device_text, size_text, time_text
 
@@ -192,6 +192,9 @@ def deviation_text(value, form):
 
 
 def converge_row(record):
+    if record["accuracy"] is None:
+        return (record["algorithm"], record["topology"],
+                diverged_text(record["accuracy_by_seed"]), *[""] * 5)
     return (record["algorithm"], record["topology"], f"{record['accuracy']:.4f}",
             deviation_text(record["accuracy_deviation"], ".4f"), f"{record['worst_accuracy']:.4f}",
             f"{record['mean_model_accuracy']:.4f}", f"{record['consensus_distance']:.3g}",
@@ -208,16 +211,23 @@ def converge_tables(records):
         yield make_table(title, CONVERGE_COLUMNS, rows)
 
 
+def accuracy_bar(record):
+    colour = charts.colour_of(record["peer"])
+    if record["accuracy"] is None:
+        return charts.Bar(record["algorithm"], 0.0, diverged_text(record["accuracy_by_seed"]),
+                          colour)
+    around = record["accuracy_deviation"] or 0
+    return charts.Bar(record["algorithm"], record["accuracy"], f"{record['accuracy']:.3f}", colour,
+                      record["accuracy"] - around, record["accuracy"] + around)
+
+
 def chart_of_accuracy(title, group):
     """A panel for each graph, and one for what takes none."""
     by_topology = {}
     for record in group:
         by_topology.setdefault(record["topology"], []).append(record)
     return charts.panels_of_bars(title, [
-        (topology, [charts.Bar(r["algorithm"], r["accuracy"], f"{r['accuracy']:.3f}",
-                               charts.colour_of(r["peer"]),
-                               r["accuracy"] - (r["accuracy_deviation"] or 0),
-                               r["accuracy"] + (r["accuracy_deviation"] or 0)) for r in records])
+        (topology, [accuracy_bar(record) for record in records])
         for topology, records in by_topology.items()],
         "test accuracy, mean of the ranks' models; line: deviation of the seeds")
 

@@ -1,6 +1,8 @@
 """Tables and charts of bfbench traffic."""
 
-from bfbench.records import count_text
+import math
+
+from bfbench.records import DIVERGED, count_text, diverged_text
 from bfbench.reports import charts
 from bfbench.reports.report import deviation_text, make_table, write_files
 from bfbench.traffic.ways import Way
@@ -32,6 +34,11 @@ def way_text(record):
     return Way(*(record[name] for name in Way._fields)).name()
 
 
+def has_diverged(record):
+    """Whether a seed's run has."""
+    return record["loss"] is None
+
+
 def at_loss(record, name, form):
     found = record.get("at_loss", {}).get(name)
     return "" if found is None else form(found)
@@ -44,10 +51,11 @@ def row(record):
         ("bytes_share", lambda value: f"1/{1 / value:.1f}" if value else ""))]
     if not any(spent):
         spent[0] = "not reached"
-    return (way_text(record), record["peer"].split()[0], str(record["steps"]),
-            f"{record['loss']:.4f}",
-            deviation_text(record["loss_deviation"], ".4f"), f"{record['accuracy']:.4f}",
-            f"{record['consensus_distance']:.3g}", f"{record['seconds']:.2f}",
+    ends = ((diverged_text(record["loss_by_seed"]), "", "", "") if has_diverged(record) else
+            (f"{record['loss']:.4f}", deviation_text(record["loss_deviation"], ".4f"),
+             f"{record['accuracy']:.4f}", f"{record['consensus_distance']:.3g}"))
+    return (way_text(record), record["peer"].split()[0], str(record["steps"]), *ends,
+            f"{record['seconds']:.2f}",
             f"{record['bytes'] / 1e6:.3f}", f"{record['bytes_per_step_and_rank'] / 1e3:.2f}",
             *spent)
 
@@ -73,8 +81,26 @@ def markdown(records, baseline):
 
 def chosen_of(group):
     """At most eight: the peers, and of ours those with the least loss."""
-    ordered = sorted(group, key=lambda record: (record["peer"] == "bluefog_cpp", record["loss"]))
+    ordered = sorted(group, key=lambda record: (
+        record["peer"] == "bluefog_cpp", math.inf if has_diverged(record) else record["loss"]))
     return ordered[:charts.MOST_BARS]
+
+
+def shown_losses(records):
+    """The lowest and the highest loss of a chart in which a way diverges and others do not: those
+    of the others. None: whatever there is."""
+    calm = [point["loss"] for record in records if not has_diverged(record)
+            for point in record["curve"]]
+    return (min(calm), max(calm)) if calm and any(map(has_diverged, records)) else None
+
+
+def end_of(record, shown, colour, style):
+    """The height of the last point that is shown, and what stands beside it."""
+    name = way_text(record) + (f" ({DIVERGED})" if has_diverged(record) else "")
+    last = record["curve"][-1]["loss"] if record["curve"] else math.inf
+    if shown is not None:
+        last = min(max(last, shown[0]), shown[1])
+    return (last if math.isfinite(last) else 0.0), name, colour, style
 
 
 def chart_of(title, group):
@@ -82,6 +108,7 @@ def chart_of(title, group):
     figure, all_axes = charts.subplots(len(AXES), 1, figsize=(10, 13))
     styles: dict[str, int] = {}
     lines = []
+    shown = shown_losses(chosen_of(group))
     for record in chosen_of(group):
         colour = charts.colour_of(record["peer"])
         place = styles[colour] = styles.get(colour, -1) + 1
@@ -89,11 +116,15 @@ def chart_of(title, group):
     for axes, (name, label, unit) in zip(all_axes, AXES):
         for record, colour, style in lines:
             draw_curve(axes, record, name, unit, colour, style)
-        if name == "bytes" and all(record["curve"][0]["bytes"] for record, *_ in lines):
+        first_bytes = [record["curve"][0]["bytes"] for record, *_ in lines if record["curve"]]
+        if name == "bytes" and first_bytes and all(first_bytes):
             axes.set_xscale("log")
+        if shown is not None:
+            margin = 0.05 * (shown[1] - shown[0]) or 1.0
+            axes.set_ylim(shown[0] - margin, shown[1] + margin)
         axes.set(xlabel=label, ylabel="test loss, mean of the ranks' models")
         axes.grid(True, alpha=0.3)
-        charts.name_lines(axes, [(record["curve"][-1]["loss"], way_text(record), colour, style)
+        charts.name_lines(axes, [end_of(record, shown, colour, style)
                                  for record, colour, style in lines])
     figure.suptitle(charts.wrapped(title), fontsize=11)
     return figure

@@ -25,6 +25,7 @@ from bfbench.traffic.ways import (
     FORM,
     OWN_GRAPH,
     PEERS,
+    code_list,
     graph_names,
     peer_of,
     registered_name,
@@ -36,10 +37,6 @@ from bfbench.versions import versions
 
 WORDS_OF_WORKER = ("task", "data", "lr", "hosts", "warmup_steps", "report_every", "batch_size",
                    "length", "width", "layers", "heads")
-
-
-def codes_list(text):
-    return list(dict.fromkeys(text.split(",")))
 
 
 def graph_list(text):
@@ -60,7 +57,7 @@ def add_arguments(parser):
     parser.add_argument("--load", action="append", default=[], metavar="FILE",
                         help="registers algorithms and schedules of a file of Python or a shared "
                         "object; may be repeated")
-    parser.add_argument("--compressions", type=codes_list, metavar="CODE,…",
+    parser.add_argument("--compressions", type=code_list, metavar="CODE,…",
                         help="of algorithms that take one and name none; "
                         f"{DEFAULT_CODE}: as they have it by themselves")
     parser.add_argument("--topologies", type=graph_list, metavar="NAME,…",

@@ -1,7 +1,9 @@
 """Means over seeds, and what each way has spent when it reaches the loss of the baseline."""
 
+import math
 import statistics
 
+from bfbench.records import over_seeds
 from bfbench.traffic.ways import Way
 
 KEY = ("peer", *Way._fields, "shards", "ranks", "hosts", "rate_mbit", "batch_size", "task", "data",
@@ -26,17 +28,31 @@ def spent_at(points, loss):
     return None
 
 
-def with_deviation(name, values):
-    """A figure as records have it."""
-    return {name: statistics.fmean(values),
-            f"{name}_deviation": statistics.stdev(values) if len(values) > 1 else None,
-            f"{name}_by_seed": values}
+def finite_part(points):
+    """Those before the first one with a loss or a distance that is no finite number."""
+    for place, point in enumerate(points):
+        if not (math.isfinite(point["loss"]) and math.isfinite(point["consensus_distance"])):
+            return points[:place]
+    return points
+
+
+def diverged_at(points):
+    """The step by which the run has diverged; None of one that has not."""
+    place = len(finite_part(points))
+    return points[place]["step"] if place < len(points) else None
+
+
+def end_of(run, name):
+    """A figure at the end of a run; where it has diverged no number, but of what it has cost."""
+    is_cost = name in SPENT
+    return run["points"][-1][name] if is_cost or diverged_at(run["points"]) is None else math.nan
 
 
 def mean_curve(runs):
-    """Points of several seeds as one curve: means, and deviations of the loss and accuracy."""
+    """Points of several seeds as one curve, as far as all go without diverging: means, and
+    deviations of the loss and accuracy."""
     curve = []
-    for points in zip(*(run["points"] for run in runs)):
+    for points in zip(*(finite_part(run["points"]) for run in runs)):
         entry: dict = {name: statistics.fmean(point[name] for point in points)
                        for name in (*SPENT, *FIGURES)}
         for name in ("loss", "accuracy"):
@@ -53,13 +69,15 @@ def place_of(record):
 def targets_of(runs, baseline):
     """The loss that the baseline ends with, by place and seed."""
     return {(*place_of(run), run["seed"]): run["points"][-1]["loss"]
-            for run in runs if run["algorithm"] == baseline}
+            for run in runs
+            if run["algorithm"] == baseline and diverged_at(run["points"]) is None}
 
 
 def merged(runs, baseline):
     """A record for each way and place: `curve`; the figures at its end, means over seeds with
-    deviation; `at_loss`: what it has spent where it reaches the loss that the baseline of the same
-    seed ends with, if all seeds do, and as a share of the baseline's."""
+    deviation; `diverged_at_by_seed`: the step by which the loss was no number; `at_loss`: what it
+    has spent where it reaches the loss that the baseline of the same seed ends with, if all seeds
+    do, and as a share of the baseline's."""
     runs = [run for run in runs if "not_run" not in run]
     targets = targets_of(runs, baseline)
     by_key: dict[tuple, list] = {}
@@ -68,16 +86,17 @@ def merged(runs, baseline):
     records = []
     for key, found in by_key.items():
         record = {**dict(zip(KEY, key)), "parameters": found[0]["parameters"],
-                  "seeds": [run["seed"] for run in found], "curve": mean_curve(found)}
+                  "seeds": [run["seed"] for run in found], "curve": mean_curve(found),
+                  "diverged_at_by_seed": [diverged_at(run["points"]) for run in found]}
         for name in FIGURES:
-            record |= with_deviation(name, [run["points"][-1][name] for run in found])
+            record |= over_seeds(name, [end_of(run, name) for run in found])
         record["bytes_per_step_and_rank"] = record["bytes"] / record["steps"] / record["ranks"]
-        spent = [spent_at(run["points"], targets[place])
+        spent = [spent_at(finite_part(run["points"]), targets[place])
                  for run in found if (place := (*place_of(run), run["seed"])) in targets]
-        if spent and None not in spent:
+        if len(spent) == len(found) and None not in spent:
             record["at_loss"] = {}
             for name in SPENT:
-                record["at_loss"] |= with_deviation(name, [each[name] for each in spent])
+                record["at_loss"] |= over_seeds(name, [each[name] for each in spent])
         records.append(record)
     return with_shares(records, baseline)
 

@@ -5,8 +5,10 @@ import re
 from typing import NamedTuple
 
 from bfbench.algorithms import (
+    NO_CODE,
     SCHEDULES,
     TOPOLOGIES,
+    check_code,
     own_schedules,
     registered,
     row_named,
@@ -81,7 +83,27 @@ def parsed_word(word):
                 name not in PEERS and not row_named(name).needs_every_step))):
         if given is not None and not is_taken:
             raise argparse.ArgumentTypeError(f"'{word}': expected no {what}: {name} takes none")
+    if code is not None:
+        checked_code(word, code)
+        if code == NO_CODE and own_code(row_named(name)):
+            raise argparse.ArgumentTypeError(f"'{word}': expected a code, which {name} always has, "
+                                             f"found '{code}'")
     return name, code, graph, int(steps) if steps else None
+
+
+def checked_code(word, code):
+    """The code, which there is; raises ArgumentTypeError for another one, in that word."""
+    try:
+        check_code(code)
+    except (LaunchFailed, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"'{word}': {error}") from error
+    return code
+
+
+def code_list(text):
+    """A type for argparse: codes by commas, each of which there is."""
+    return list(dict.fromkeys(code if code == DEFAULT_CODE else checked_code(text, code)
+                              for code in text.split(",")))
 
 
 def registered_name(word):

@@ -72,6 +72,11 @@ def register_compression(compression: type[Compression]) -> type[Compression]:
 
 
 def compression_from(given: Any) -> core.Compression:
+def registered_compressions() -> list[str]:
+    """The names of `register_compression`."""
+    return list(_codes)
+
+
     """The meaning of the argument `compression`: a name or a code. Its errors name no argument."""
     if isinstance(given, Compression):
         name = _arguments.dashed_name(given.name)
