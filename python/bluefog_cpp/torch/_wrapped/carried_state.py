@@ -1,4 +1,4 @@
-"""The state that an algorithm carries from step to step, as `state_dict` of a wrapped optimizer has it."""
+"""State that algorithms carry from step to step, as `state_dict` of wrapped optimizers has it."""
 
 from typing import Any
 
