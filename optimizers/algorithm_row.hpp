@@ -146,6 +146,10 @@ struct AlgorithmRow {
   bool sums_gradients = false;
   /// A step goes by what the one before exchanged: `num_steps_per_communication` is 1.
   bool needs_every_step = false;
+  /// BlueFog's rule, of its own algorithms, for callers that count backward passes as Python does:
+  /// one step after k = `num_steps_per_communication` passes is a round. Else k counts steps alone,
+  /// however many passes come before each.
+  bool counts_passes = false;
   /// The wrapped optimizer may evaluate the gradients several times in one step: no evaluation is a
   /// round, or lies between what a step sends and what it takes in.
   bool allows_reevaluation = false;

@@ -120,7 +120,8 @@ class DistributedOptimizer {
 
   /// Counts `count` steps as made whose gradients have been added up: with
   /// `num_steps_per_communication` k, k backward passes may come before one step in place of k
-  /// steps. All ranks call it between the same two steps.
+  /// steps. Else a step is one, whatever number of passes comes before it. All ranks call it between
+  /// the same two steps.
   /// @throws InvalidArgument if `count` is negative.
   void skip_steps(std::int64_t count);
 

@@ -28,6 +28,7 @@ AlgorithmRow adapt_then_combine_row() {
                     .default_value = false,
                     .meaning = "buckets are stepped and sent in the backward pass",
                     .is_field = true}},
+       .counts_passes = true,
        .allows_reevaluation = true,
        .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
          if (parts.options.step_in_backward) {

@@ -202,6 +202,7 @@ AlgorithmRow adapt_with_combine_row() {
        .overlap = "a whole iteration",
        .memory = {.copies = 1,
                   .note = "in shared memory; between hosts also 1 for each neighbour heard"},
+       .counts_passes = true,
        .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
          return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
                                                    parts.options.stepping);

@@ -334,6 +334,7 @@ AlgorithmRow gradient_allreduce_row() {
       .mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"},
       .begins_in_backward = true,
       .sums_gradients = true,
+      .counts_passes = true,
       .why_unfit_schedule =
           [](const DistributedOptimizerOptions& options, const Schedule& /*schedule*/) {
             return why_no_gradient_code(options);

@@ -74,6 +74,7 @@ AlgorithmRow push_sum_row() {
           .overlap = "the local steps of the next buckets",
           .memory = {.copies = 1, .carried = "w"},
           .mixing = {.stochastic = Stochastic::Columns},
+          .counts_passes = true,
           .full_precision_because = "each step multiplies by a weight and divides by it again",
           .make = [](AlgorithmParts parts) {
             return std::make_unique<PushSum>(parts.context, parts.buckets);

@@ -71,6 +71,7 @@ void bind_algorithm_rows(py::module_& module) {
       .def_readonly("begins_in_backward", &Row::begins_in_backward)
       .def_readonly("sums_gradients", &Row::sums_gradients)
       .def_readonly("needs_every_step", &Row::needs_every_step)
+      .def_readonly("counts_passes", &Row::counts_passes)
       .def_readonly("allows_reevaluation", &Row::allows_reevaluation)
       .def_property_readonly("copies", [](const Row& row) { return row.memory.copies; })
       .def_property_readonly("copies_per_source",

@@ -236,6 +236,7 @@ class AlgorithmRow:
     begins_in_backward: bool
     sums_gradients: bool
     needs_every_step: bool
+    counts_passes: bool
     allows_reevaluation: bool
     copies: int
     copies_per_source: int

@@ -118,6 +118,7 @@ AlgorithmRow async_push_sum_row() {
           .memory = {.copies = 1, .copies_per_source = 1, .carried = "w"},
           .mixing = {.stochastic = Stochastic::Columns},
           .uses_windows = true,
+          .counts_passes = true,
           .bound_to_values = "its weight, and shares under way,",
           .full_precision_because = "each step multiplies by a weight and divides by it again",
           .transform =

@@ -51,6 +51,7 @@ AlgorithmRow pull_get_row() {
           .overlap = "nobody is waited for",
           .memory = {.copies = 1, .copies_per_source = 1},
           .uses_windows = true,
+          .counts_passes = true,
           .make = [](AlgorithmParts parts) {
             return std::make_unique<PullGet>(parts.context, parts.buckets,
                                              mixing_of(parts.options, parts.context.size()));

@@ -80,6 +80,7 @@ AlgorithmRow win_put_row() {
                        .least = 0.0,
                        .below = 2.0}},
           .uses_windows = true,
+          .counts_passes = true,
           .make = [](AlgorithmParts parts) {
             return std::make_unique<WinPut>(parts.context, parts.buckets,
                                             mixing_of(parts.options, parts.context.size()),

@@ -94,7 +94,8 @@ class DistributedStep:
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._parts = ModelParts(models)
         self.models = models
-        self._passes = BackwardPasses(self, [parameter for _, parameter in parameters])
+        self._passes = BackwardPasses(self, [parameter for _, parameter in parameters]
+                                      if row.counts_passes else [])
         self.number = next(_numbers)
         """The number of this one among those that this process has made."""
         runtime.optimizers.add(self)

@@ -173,6 +173,32 @@ TEST(OuterSteps, OfLearningRateOneWithoutMomentumAreAverages) {
   });
 }
 
+/// H counts steps: gradients that more than H backward passes have added up are one local step.
+TEST(OuterSteps, CountStepsAndNotPasses) {
+  on_ranks(some_ranks(), [](Context& context) {
+    constexpr int kPasses = kInner + 1;
+    for (const char* name : {"local_sgd", "diloco", "streaming_diloco", "gossip_diloco",
+                             "sparse_loco", "noloco", "accelerated_gossip", "slowmo"}) {
+      const auto options = outer_options(name);
+      const auto expected = run_outer_steps(context, options, Start::Different, kInner * kOuter,
+                                            kPasses * kOuterRate / 2);
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(static_cast<std::uint64_t>(context.rank()));
+      torch::optim::SGD sgd(point.parameters(), kOuterRate / 2);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      for (std::size_t step = 0; step < expected.size(); ++step) {
+        optimizer.zero_grad();
+        for (int pass = 0; pass < kPasses; ++pass) {
+          problem.loss(point.x()).backward();
+        }
+        optimizer.step();
+        EXPECT_EQ(optimizer.round_count(), static_cast<std::int64_t>(step + 1) / kInner) << name;
+        EXPECT_CLOSE(point.x(), expected[step]) << name;
+      }
+    }
+  });
+}
+
 /// H = 1 without outer momentum: SGD at the product of both rates.
 TEST(OuterSteps, AfterEachLocalStepAreParallelSgd) {
   on_ranks(some_ranks(), [](Context& context) {

@@ -1,11 +1,12 @@
-"""Backward passes in which gradient all-reduce communicates: their errors, and whose gradients they
-are."""
+"""Backward passes: the errors of those in which gradient all-reduce communicates, and how many of
+them are a step."""
 
 import pytest
 import torch
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
+from bluefog_cpp._extension import core
 from conftest import needs
 from simulation import flat, loss_of, model_of, train
 
@@ -204,3 +205,46 @@ def test_compiled_passes_that_would_step_parameters_are_refused(rank):
         compiled_pass(model, rank)
     train(model, optimizer, rank, 2)
     assert flat(model).isfinite().all()
+
+
+@bf.register_algorithm
+class OwnRounds(bf.Algorithm):
+    """Adapt-then-combine of a program's own."""
+
+    name = "test_own_rounds"
+
+    def step(self, round, buckets):
+        for bucket in buckets:
+            self.local_step(bucket)
+            self.average(bucket)
+
+
+COUNT_STEPS = ("local_sgd", "slowmo", "diloco", "streaming_diloco", "gossip_diloco", "sparse_loco",
+               "noloco", "accelerated_gossip", "gossip_pga", "dmsgd", "choco", "test_own_rounds")
+
+
+@pytest.mark.parametrize("passes", (2, 3))
+@pytest.mark.parametrize("algorithm", COUNT_STEPS)
+def test_several_passes_before_a_step_are_one_local_step(algorithm, passes, rank):
+    """H counts steps: two for each round, whether a step's gradients come in one pass or in more
+    than H."""
+    def trained(at_once):
+        model = model_of(0)
+        optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model,
+                                              algorithm, num_steps_per_communication=2)
+        for step in range(6):
+            optimizer.zero_grad()
+            losses = [loss_of(model, rank, passes * step + part) for part in range(passes)]
+            for loss in [sum(losses)] if at_once else losses:
+                loss.backward()
+            optimizer.step()
+            assert optimizer._distributed.core.round_count == (step + 1) // 2
+        return flat(model)
+
+    torch.testing.assert_close(trained(False), trained(True), rtol=0, atol=1e-12)
+
+
+def test_algorithms_that_count_passes_are_those_of_bluefog():
+    assert {row.name for row in core.algorithms() if row.counts_passes} == {
+        "gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "push_sum", "win_put",
+        "pull_get", "async_push_sum", "none"}  # optimizers over windows stand on the last one
