@@ -73,7 +73,7 @@ AlgorithmRow decent_lam_row() {
   row.equation = "v ← β v + x − W (x − γ d); x ← x − v";
   row.description =
       "Momentum over what a step of adapt-then-combine changes, without the bias that "
-      "momentum in the wrapped optimizer adds.";
+      "momentum in the wrapped optimizer adds; the paper's at a constant rate alone.";
   row.source = "arXiv 2104.11981";
   row.bound_to_values = "its momentum";
   row.default_schedule = [](int size) {

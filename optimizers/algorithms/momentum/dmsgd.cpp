@@ -34,7 +34,9 @@ AlgorithmRow dmsgd_row() {
   AlgorithmRow row = averaged_momentum_row();
   row.name = "dmsgd";
   row.equation = "v ← β v + γ d; x ← W (x − v)";
-  row.description = "Adapt-then-combine with momentum over each rank's own steps, and its bias.";
+  row.description =
+      "Adapt-then-combine with momentum over each rank's own steps, and its bias; SGD's momentum at "
+      "a constant rate alone.";
   row.source = "baseline of arXiv 2104.11981";
   row.mixing = {};
   row.needs_every_step = false;

@@ -11,6 +11,8 @@ namespace bluefog::optimizers {
 /// with γ d the step of a wrapped optimizer that has no momentum of its own. Around SGD it is
 /// adapt-then-combine around SGD with momentum β, at a constant learning rate; its limit is that of
 /// adapt-then-combine at γ / (1 − β), with the bias of that step size. β = 0 is adapt-then-combine.
+/// At rates γ_t that change, v = Σ_s β^(t−s) γ_s d_s keeps the rate of each step, where SGD's
+/// momentum moves by γ_t Σ_s β^(t−s) d_s.
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.

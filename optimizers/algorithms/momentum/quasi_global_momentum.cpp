@@ -31,7 +31,9 @@ AlgorithmRow quasi_global_momentum_row() {
   row.name = "quasi_global_momentum";
   row.aliases = {"qg_dsgdm"};
   row.equation = "x⁺ = W (x − γ d − β v); v ← β v + (1 − β) (x − x⁺)";
-  row.description = "QG-DSGDm: momentum from the way that the averaged model moves.";
+  row.description =
+      "QG-DSGDm: momentum from the way that the averaged model moves; the paper's at a constant "
+      "rate alone.";
   row.source = "arXiv 2102.04761";
   row.why_unfit_schedule = [](const DistributedOptimizerOptions& options,
                               const Schedule& schedule) {

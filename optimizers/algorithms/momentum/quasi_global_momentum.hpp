@@ -12,7 +12,8 @@ namespace bluefog::optimizers {
 /// with γ d the step of a wrapped optimizer that has no momentum of its own: v is γ m̂ of the
 /// paper, with its μ = β. v is zero where nothing moves, so that its limit is that of
 /// adapt-then-combine at the same step size. β = 0 is adapt-then-combine. Differences between ranks
-/// may grow without bound where W turns them around (`growth_per_round`).
+/// may grow without bound where W turns them around (`growth_per_round`). At rates γ_t that change,
+/// v keeps each way as it was moved, where γ_t m̂ of the paper counts that of time s by γ_t / γ_s.
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/error.hpp"
 #include "tests/bodies/optimizers/support.hpp"
@@ -27,9 +28,10 @@ struct MomentumCase {
   double local_momentum = 0.0;
 };
 
-/// This rank's point after `steps` steps; the bucket size decides on the number of buckets.
-at::Tensor end_of_run(Context& context, const MomentumCase& method, int steps,
-                      const Schedule& schedule, std::int64_t bucket_bytes = 1 << 20) {
+/// This rank's point after steps at these rates; the bucket size decides on the number of buckets.
+at::Tensor end_of_run(Context& context, const MomentumCase& method,
+                      const std::vector<double>& rates, const Schedule& schedule,
+                      std::int64_t bucket_bytes = 1 << 20) {
   const LeastSquares problem = LeastSquares::of_rank(context.rank());
   const Point point(static_cast<std::uint64_t>(context.rank()));
   torch::optim::SGD sgd(point.parameters(),
@@ -39,10 +41,17 @@ at::Tensor end_of_run(Context& context, const MomentumCase& method, int steps,
                                   .schedule = schedule,
                                   .momentum = method.momentum,
                                   .bucket_bytes = bucket_bytes});
-  for (int step = 0; step < steps; ++step) {
+  for (const double rate : rates) {
+    sgd.param_groups().front().options().set_lr(rate);
     train(optimizer, point, problem);
   }
   return point.x().detach().clone();
+}
+
+at::Tensor end_of_run(Context& context, const MomentumCase& method, int steps,
+                      const Schedule& schedule, std::int64_t bucket_bytes = 1 << 20) {
+  const std::vector<double> rates(static_cast<std::size_t>(steps), kMomentumRate);
+  return end_of_run(context, method, rates, schedule, bucket_bytes);
 }
 
 /// Row r is x_r of x = W (x − γ g(x)), a linear system for the problems' gradients H x − c.
@@ -97,6 +106,48 @@ TEST(Momentum, FollowsTheEquations) {
     EXPECT_CLOSE(
         end_of_run(context, {AlgorithmName::QuasiGlobalMomentum, kBeta}, kSteps, schedule, 32),
         quasi[context.rank()]);
+  });
+}
+
+/// v counts each step at the rate that it was made with, where SGD's momentum and the papers' take
+/// today's rate for all of them.
+TEST(Momentum, KeepsTheRatesOfItsSteps) {
+  on_ranks(some_ranks(), [](Context& context) {
+    constexpr double kBeta = 0.5;
+    const std::vector<double> rates{0.03, 0.03, 0.003, 0.003, 0.02};
+    const Schedule schedule = topology::one_peer_exponential(context.size());
+    at::Tensor lam = starting_points(context.size(), Start::Different);
+    at::Tensor quasi = lam;
+    at::Tensor own = lam;
+    at::Tensor usual = lam;
+    at::Tensor own_v = at::zeros_like(lam);
+    at::Tensor lam_v = own_v;
+    at::Tensor quasi_v = own_v;
+    at::Tensor usual_moment = own_v;
+    for (std::size_t step = 0; step < rates.size(); ++step) {
+      const double rate = rates[step];
+      const at::Tensor w = dense(schedule.mixing_matrix(static_cast<std::int64_t>(step)));
+      own_v = kBeta * own_v + rate * gradients(own);
+      own = w.mm(own - own_v);
+      lam_v = kBeta * lam_v + lam - w.mm(lam - rate * gradients(lam));
+      lam = lam - lam_v;
+      const at::Tensor next = w.mm(quasi - rate * gradients(quasi) - kBeta * quasi_v);
+      quasi_v = kBeta * quasi_v + (1 - kBeta) * (quasi - next);
+      quasi = next;
+      usual_moment = kBeta * usual_moment + gradients(usual);
+      usual = w.mm(usual - rate * usual_moment);
+    }
+    const int rank = context.rank();
+    const at::Tensor found = end_of_run(context, {AlgorithmName::DmSgd, kBeta}, rates, schedule);
+    EXPECT_CLOSE(found, own[rank]);
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam, kBeta}, rates, schedule),
+                 lam[rank]);
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::QuasiGlobalMomentum, kBeta}, rates, schedule),
+                 quasi[rank]);
+    EXPECT_CLOSE(
+        end_of_run(context, {AlgorithmName::AdaptThenCombine, 0.0, kBeta}, rates, schedule),
+        usual[rank]);
+    EXPECT_GT((found - usual[rank]).norm().item<double>(), 1e-3);
   });
 }
 
