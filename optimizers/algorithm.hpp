@@ -103,6 +103,9 @@ class Algorithm {
   /// Forgets all earlier steps: the next one is a first one. All ranks do it between the same two.
   virtual void restart() {}
 
+  /// `state` has been set to what was saved, and the counts of steps and rounds with it.
+  virtual void resumed() {}
+
  protected:
   /// Notes that a round has failed before its step, with all of its calls made or refused: makes
   /// `has_lost_step` true, and calls what `when_round_fails` was given.

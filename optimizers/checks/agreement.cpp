@@ -10,22 +10,20 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
+#include "optimizers/checks/digest.hpp"
 
 namespace bluefog::optimizers {
 namespace {
 
-struct Digest {
+struct Summary {
   std::uint64_t hash = 0;
   std::uint64_t has_problem = 0;
 };
 
-// FNV-1a: the same on every rank, unlike std::hash.
 std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return hash;
+  Digest digest;
+  digest.add(text);
+  return digest.value();
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -66,12 +64,12 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     return ops::allgather_parts(context, subject, said);
   };
   const std::string text = fmt::format("{}", fmt::join(statement.lines, "\n"));
-  const Digest mine{.hash = hash_of(text), .has_problem = statement.problem.empty() ? 0U : 1U};
+  const Summary mine{.hash = hash_of(text), .has_problem = statement.problem.empty() ? 0U : 1U};
   bool all_equal = true;
   bool any_problem = false;
   const std::string own(reinterpret_cast<const char*>(&mine), sizeof mine);
   for (const std::string& blob : gather(own)) {
-    Digest theirs;
+    Summary theirs;
     if (blob.size() != sizeof theirs) {
       throw MismatchError(
           fmt::format("rank {}, {}: another rank made a different call", context.rank(), subject));

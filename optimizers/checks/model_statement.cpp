@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <exception>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/checks/digest.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
@@ -26,17 +29,43 @@ std::string text_of(const NeighborPlan& plan) {
   return text;
 }
 
-// One line for each rank of the first rounds, of which there are more the fewer ranks there are.
+std::uint64_t digest_of(const MixingMatrix& w) {
+  Digest digest;
+  for (int rank = 0; rank < w.size(); ++rank) {
+    for (const WeightedRank& entry : w.row(rank)) {
+      digest.add(rank);
+      digest.add(entry.rank);
+      digest.add(entry.weight);
+    }
+  }
+  return digest.value();
+}
+
+/// Rounds that are compared: those of a period, if that is not too long, else the first ones.
+std::int64_t compared_rounds(const Schedule& schedule) {
+  constexpr std::int64_t kMostRows = 65'536;
+  constexpr std::int64_t kMostRounds = 1'024;
+  constexpr std::int64_t kRoundsOfLongPeriods = 64;
+  const std::int64_t most = std::clamp(kMostRows / schedule.size(), std::int64_t{1}, kMostRounds);
+  return schedule.period_steps() <= most ? schedule.period_steps()
+                                         : std::min(most, kRoundsOfLongPeriods);
+}
+
+// One line for each rank of the first rounds, of which there are more the fewer ranks there are, and
+// one for each round after them.
 std::vector<std::string> lines_of(const Schedule& schedule) {
   constexpr std::int64_t kMostLines = 1024;
-  constexpr std::int64_t kMostRounds = 16;
+  constexpr std::int64_t kMostWrittenOut = 16;
   const std::int64_t size = schedule.size();
-  const std::int64_t rounds = std::clamp(std::min(kMostLines / size, schedule.period_steps()),
-                                         std::int64_t{1}, kMostRounds);
+  const std::int64_t written_out = std::clamp(kMostLines / size, std::int64_t{1}, kMostWrittenOut);
   std::vector<std::string> lines{
       fmt::format("a schedule of {} ranks with period {}", size, schedule.period_steps())};
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  for (std::int64_t round = 0; round < compared_rounds(schedule); ++round) {
     const MixingMatrix w = schedule.mixing_matrix(round);
+    if (round >= written_out) {
+      lines.push_back(fmt::format("W({}) of digest {:016x}", round, digest_of(w)));
+      continue;
+    }
     for (int rank = 0; rank < size; ++rank) {
       lines.push_back(
           fmt::format("W({}) with rank {}: {}", round, rank, text_of(w.plan_for(rank))));
@@ -56,14 +85,37 @@ std::string describe_on_any_device(const at::Tensor& tensor) {
   return text;
 }
 
-/// With a length, which tells codes of one name apart.
+/// Numbers of many magnitudes, the same on every machine.
+std::vector<float> some_values() {
+  constexpr std::size_t kCount = 10'000;
+  constexpr std::size_t kOfOneMagnitude = 100;
+  constexpr int kMagnitudes = 24;
+  std::vector<float> values(kCount);
+  std::uint64_t state = 1;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const auto drawn = static_cast<std::int32_t>(state >> 40U) - (1 << 23);  // all bits of a float
+    values[i] =
+        std::ldexp(static_cast<float>(drawn), -static_cast<int>(i / kOfOneMagnitude) % kMagnitudes);
+  }
+  return values;
+}
+
+/// With what the code makes of some values, which tells codes of one name apart.
 std::string compression_line(const DistributedOptimizerOptions& options) {
-  constexpr std::size_t kSomeValues = 10'000;
   const auto compression = compression_of(options);
-  return compression == nullptr
-             ? std::string("no compression")
-             : fmt::format("compression {}, {} bytes for {} values", compression->name(),
-                           compression->bytes_of(kSomeValues), kSomeValues);
+  if (compression == nullptr) {
+    return "no compression";
+  }
+  std::vector<float> values = some_values();
+  std::vector<std::byte> code(compression->bytes_of(values.size()));
+  compression->encode(values, code);
+  Digest digest;
+  digest.add(std::span<const std::byte>(code));
+  compression->decode(code, values);
+  digest.add(std::as_bytes(std::span<const float>(values)));
+  return fmt::format("compression {}, {} bytes for {} values, of digest {:016x}",
+                     compression->name(), code.size(), values.size(), digest.value());
 }
 
 }  // namespace
@@ -76,7 +128,6 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("num_steps_per_communication {}", options.num_steps_per_communication),
       fmt::format("global_period_rounds {}", options.global_period_rounds),
       fmt::format("momentum {}", options.momentum),
-      compression_line(options),
       fmt::format("bucket_bytes {}", bucket_bytes),
       fmt::format("step_in_backward {}", options.step_in_backward),
       fmt::format("buffer policy {}", name_of(options.buffers)),
@@ -86,6 +137,11 @@ Statement statement_of(const ModelParameters& parameters,
     if (!option.is_field) {
       statement.lines.push_back(fmt::format("{} {}", option.name, number_of(options, option.name)));
     }
+  }
+  try {
+    statement.lines.push_back(compression_line(options));
+  } catch (const std::exception& error) {
+    statement.problem = fmt::format("compression: {}", error.what());
   }
   if (options.schedule) {
     try {

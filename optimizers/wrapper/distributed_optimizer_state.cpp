@@ -299,6 +299,7 @@ void DistributedOptimizer::State::resume(const NamedTensors& carried, std::int64
   algorithm_->discard();
   set_state(carried, state);
   counts_.resume(step_count, round_count);
+  algorithm_->resumed();
   parameters_->forget_values();
   plans_->forget();
   algorithm_->expect(communicates_next());

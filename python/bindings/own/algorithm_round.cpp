@@ -1,9 +1,13 @@
 #include "python/bindings/own/algorithm_round.hpp"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <memory>
+#include <numeric>
+#include <optional>
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
@@ -14,6 +18,43 @@
 #include "python/bindings/tensor_view.hpp"
 
 namespace bluefog::python {
+namespace {
+
+/// Room for gathered tensors, made when their lengths are known, by whatever thread: on a device on
+/// the stream of the thread that has called.
+class GatheredRoom {
+ public:
+  explicit GatheredRoom(const at::Tensor& like) : options_(like.options().requires_grad(false)) {
+    if (!like.is_cpu()) {
+      stream_ = c10::impl::VirtualGuardImpl(like.device().type()).getStream(like.device());
+    }
+  }
+
+  BufferView make(const std::vector<std::int64_t>& counts) {
+    counts_ = counts;
+    const c10::OptionalStreamGuard callers(stream_);
+    all_ = at::empty({std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, options_);
+    return view_of(all_);
+  }
+
+  [[nodiscard]] std::vector<at::Tensor> parts() const {
+    std::vector<at::Tensor> parts;
+    std::int64_t begin = 0;
+    for (const std::int64_t count : counts_) {
+      parts.push_back(all_.narrow(0, begin, count));
+      begin += count;
+    }
+    return parts;
+  }
+
+ private:
+  at::TensorOptions options_;
+  std::optional<c10::Stream> stream_;
+  std::vector<std::int64_t> counts_;
+  at::Tensor all_;
+};
+
+}  // namespace
 
 AlgorithmRound::AlgorithmRound(Context& context, const std::vector<optimizers::Bucket>& buckets,
                                const optimizers::Round* round,
@@ -79,6 +120,16 @@ const std::shared_ptr<const NeighborPlan>& AlgorithmRound::neighbors(std::string
   return round.plan;
 }
 
+template <typename Call>
+void AlgorithmRound::noting_failure(Call&& call) {
+  try {
+    std::forward<Call>(call)();
+  } catch (...) {
+    has_failed_call_ = true;
+    throw;
+  }
+}
+
 std::size_t AlgorithmRound::start_average(const at::Tensor& values, bool is_over_all) {
   constexpr std::string_view kWhat = "average";
   const auto plan = is_over_all ? nullptr : neighbors(kWhat);
@@ -89,20 +140,22 @@ std::size_t AlgorithmRound::start_average(const at::Tensor& values, bool is_over
   }
   const BufferView view = view_of(values);
   const std::string name = begin_call(kWhat);
-  if (is_over_all) {
-    ops::AllreduceOptions options;
-    options.name = name;
-    works_.push_back(ops::allreduce_nonblocking(context_, view, options));
-  } else {
-    works_.push_back(ops::neighbor_allreduce_nonblocking(context_, view, plan,
-                                                         {.name = name, .check = check_once()}));
-  }
+  noting_failure([&] {
+    if (is_over_all) {
+      ops::AllreduceOptions options;
+      options.name = name;
+      works_.push_back(ops::allreduce_nonblocking(context_, view, options));
+    } else {
+      works_.push_back(ops::neighbor_allreduce_nonblocking(context_, view, plan,
+                                                           {.name = name, .check = check_once()}));
+    }
+  });
   return works_.size() - 1;
 }
 
 void AlgorithmRound::wait(std::size_t call) {
   if (call < works_.size()) {  // else the step has ended, and with it all of its calls
-    optimizers::wait_on_current_stream(works_[call]);
+    noting_failure([&] { optimizers::wait_on_current_stream(works_[call]); });
   }
 }
 
@@ -110,16 +163,17 @@ std::vector<std::pair<int, at::Tensor>> AlgorithmRound::gather(const at::Tensor&
   constexpr std::string_view kWhat = "gather";
   const auto plan = neighbors(kWhat);
   const BufferView own = view_of(values);
-  const auto heard = static_cast<std::int64_t>(plan->sources.size());
-  const at::Tensor all = at::empty({heard, values.numel()}, values.options());
-  const BufferView room = view_of(all);
+  GatheredRoom room(values);
   const std::string name = begin_call(kWhat);
-  ops::neighbor_allgather(context_, own,
-                          [&](const std::vector<std::int64_t>& /*counts*/) { return room; }, plan,
-                          {.name = name, .check = check_once()});
+  noting_failure([&] {
+    ops::neighbor_allgather(
+        context_, own,
+        [&room](const std::vector<std::int64_t>& counts) { return room.make(counts); }, plan,
+        {.name = name, .check = check_once()});
+  });
   std::vector<std::pair<int, at::Tensor>> gathered;
-  for (std::int64_t s = 0; s < heard; ++s) {
-    gathered.emplace_back(plan->sources[static_cast<std::size_t>(s)].rank, all.select(0, s));
+  for (at::Tensor& part : room.parts()) {
+    gathered.emplace_back(plan->sources[gathered.size()].rank, std::move(part));
   }
   return gathered;
 }
@@ -131,11 +185,12 @@ void AlgorithmRound::end() {
                     "(`calls_due`), found {} and {}",
                     place(), buckets_.size(), call_count_, stepped_, issued_));
   }
-  optimizers::wait_all(works_);
+  noting_failure([&] { optimizers::wait_all(works_); });
   has_ended_ = true;
 }
 
-void AlgorithmRound::fail(std::string_view reason) noexcept {
+bool AlgorithmRound::fail(std::string_view reason) noexcept {
+  const bool is_heard = issued_ < call_count_ || has_failed_call_;
   has_ended_ = true;
   optimizers::end_all(works_);
   try {
@@ -143,6 +198,7 @@ void AlgorithmRound::fail(std::string_view reason) noexcept {
   } catch (const std::exception& error) {
     context_.log().error(fmt::format("{}: a call could not be refused: {}", place(), error.what()));
   }
+  return is_heard;
 }
 
 }  // namespace bluefog::python

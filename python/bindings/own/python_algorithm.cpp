@@ -11,6 +11,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/checks/agreement.hpp"
+#include "optimizers/round_calls.hpp"
 #include "python/bindings/own/algorithm_round.hpp"
 #include "python/bindings/own/python_row.hpp"
 
@@ -50,7 +51,9 @@ PythonAlgorithm::PythonAlgorithm(optimizers::AlgorithmParts parts, std::string n
     optimizers::check_ranks_agree(
         context_, name_,
         {.lines = {fmt::format("calls_due {}", calls_due_),
-                   fmt::format("state {}", fmt::join(state_names_, ", "))},
+                   fmt::format("averages_with_neighbors {}", has_neighbors_),
+                   fmt::format("state {}", fmt::join(state_names_, ", ")),
+                   fmt::format("scalars {}", fmt::join(scalar_texts(), ", "))},
          .problem = problem});
   } catch (const InvalidArgument&) {
     if (error) {
@@ -83,6 +86,14 @@ void PythonAlgorithm::make(const optimizers::AlgorithmParts& parts) {
   calls_due_ = object_.get().attr("_calls_due")().cast<std::size_t>();
 }
 
+std::vector<std::string> PythonAlgorithm::scalar_texts() const {
+  std::vector<std::string> texts;
+  for (const Scalar& scalar : scalars_) {
+    texts.push_back(fmt::format("{} from {}", scalar.name, scalar.initial));
+  }
+  return texts;
+}
+
 // A tuple for each bucket: its name, its values, places of parameters in it, state by name.
 py::list PythonAlgorithm::bucket_parts() const {
   py::list all;
@@ -104,6 +115,12 @@ py::list PythonAlgorithm::bucket_parts() const {
 
 void PythonAlgorithm::step(const optimizers::Round& round,
                            const optimizers::StepBucket& step_bucket) {
+  if (!why_refused_.empty()) {
+    throw StateError(
+        fmt::format("rank {}, {}, round {}: expected no error since the round before, found one of "
+                    "which the other ranks hear in this round, which fails with it: {}",
+                    context_.rank(), name_, round.index, std::exchange(why_refused_, {})));
+  }
   run("_step", &round, step_bucket, calls_due_);
 }
 
@@ -111,7 +128,8 @@ void PythonAlgorithm::step_alone(const optimizers::StepBucket& step_bucket) {
   run("_step_alone", nullptr, step_bucket, 0);
 }
 
-// Peers hear of an error before it leaves this rank, so that they wait for no call of it.
+// Peers hear of an error before it leaves this rank, so that they wait for no call of it; in their
+// next round, where they have all calls of this one.
 void PythonAlgorithm::run(const char* method, const optimizers::Round* round,
                           const optimizers::StepBucket& step_bucket, std::size_t calls) {
   const auto of_round =
@@ -119,14 +137,42 @@ void PythonAlgorithm::run(const char* method, const optimizers::Round* round,
   try {
     in_python([&] { object_.get().attr(method)(of_round); });
     of_round->end();
-  } catch (const RaisedInPython& error) {
-    of_round->fail(fmt::format("rank {}, {}: {}", context_.rank(), name_, error.what()));
-    throw;
-  } catch (const std::exception& error) {  // it names the rank itself
-    of_round->fail(error.what());
+  } catch (const std::exception& error) {
+    const std::string reason = place(method, error);
+    if (!of_round->fail(reason)) {
+      refuse_next_round(reason);
+    }
     throw;
   }
   optimizers::note_changes(buckets_);
+}
+
+// Errors of the library name rank and algorithm themselves.
+std::string PythonAlgorithm::place(std::string_view method, const std::exception& error) const {
+  method.remove_prefix(method.starts_with('_') ? 1 : 0);
+  return dynamic_cast<const RaisedInPython*>(&error) == nullptr
+             ? fmt::format("{} ({})", error.what(), method)
+             : fmt::format("rank {}, {}, {}: {}", context_.rank(), name_, method, error.what());
+}
+
+void PythonAlgorithm::refuse_next_round(const std::string& reason) noexcept {
+  if (calls_due_ == 0 || !why_refused_.empty()) {
+    return;
+  }
+  try {
+    optimizers::refuse_calls(context_, calls_due_,
+                             fmt::format("{} (after its last call before this round)", reason));
+    why_refused_ = reason;
+  } catch (const std::exception& error) {
+    context_.log().error(fmt::format("rank {}, {}: a call could not be refused: {}",
+                                     context_.rank(), name_, error.what()));
+  }
+}
+
+void PythonAlgorithm::forget_round() {
+  if (is_round_next_) {
+    why_refused_.clear();
+  }
 }
 
 optimizers::NamedTensors PythonAlgorithm::state() const {
@@ -151,7 +197,12 @@ void PythonAlgorithm::restart() {
   for (const Scalar& scalar : scalars_) {
     scalar.value.fill_(scalar.initial);
   }
-  in_python([&] { object_.get().attr("_restart")(); });
+  try {
+    in_python([&] { object_.get().attr("_restart")(); });
+  } catch (const std::exception& error) {
+    refuse_next_round(place("restart", error));
+    throw;
+  }
 }
 
 }  // namespace bluefog::python

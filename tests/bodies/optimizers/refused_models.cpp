@@ -5,9 +5,15 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "ops/compression.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
@@ -163,6 +169,78 @@ TEST(RefusedModels, ModelsThatDifferBetweenRanksAreNamed) {
       options.schedule = std::nullopt;
     }
     expect_difference(same, options, "has the default schedule");
+    std::vector<MixingMatrix> turns(40, w);
+    if (is_last) {
+      turns[37] = topology::lazy(w, 0.5);
+    }
+    options.schedule = topology::cycle(turns);
+    expect_difference(same, options, "W(37) of digest ");
+  });
+}
+
+/// Values times a share: codes of one name and length, which differ.
+class ShareCode final : public ops::Compression {
+ public:
+  explicit ShareCode(float share) : share_(share) {}
+
+  [[nodiscard]] std::string name() const override { return "share"; }
+  [[nodiscard]] std::size_t bytes_of(std::size_t count) const override {
+    return count * sizeof(float);
+  }
+  [[nodiscard]] double contraction(std::size_t /*count*/) const override { return 0.5; }
+  void encode(std::span<const float> values, std::span<std::byte> code) const override {
+    if (share_ == 0.0F) {
+      throw InvalidArgument("no share");
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float part = share_ * values[i];
+      std::memcpy(code.subspan(i * sizeof part).data(), &part, sizeof part);
+    }
+  }
+  void decode(std::span<const std::byte> code, std::span<float> values) const override {
+    std::memcpy(values.data(), code.data(), values.size_bytes());
+  }
+
+ private:
+  float share_;
+};
+
+TEST(RefusedModels, CodesOfOneNameThatDifferAreNamed) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const bool is_last = context.rank() == context.size() - 1;
+    Bag bag;
+    bag.add("x", filled({300}, 1));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    const auto wrap = [&](float share) {
+      const DistributedOptimizer optimizer(
+          context.shared_from_this(), sgd, bag,
+          {.algorithm = AlgorithmName::Choco,
+           .schedule = topology::static_schedule(topology::ring(context.size())),
+           .compression = std::make_shared<ShareCode>(share)});
+    };
+    wrap(1.0F);
+    try {
+      wrap(is_last ? 0.875F : 1.0F);
+      ADD_FAILURE() << "expected MismatchError";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(
+          error.what(),
+          AllOf(HasSubstr("rank 0 has compression share, 40000 bytes for 10000 values, of "
+                          "digest "),
+                HasSubstr(fmt::format("rank {} has compression share, 40000 bytes for 10000 "
+                                      "values, of digest ",
+                                      context.size() - 1))));
+    }
+    try {
+      wrap(is_last ? 0.0F : 1.0F);
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_TRUE(is_last);
+      EXPECT_THAT(error.what(), HasSubstr("compression: no share"));
+    } catch (const PeerFailure& error) {
+      EXPECT_EQ(error.rank(), context.size() - 1);
+      EXPECT_THAT(error.what(), HasSubstr("compression: no share"));
+    }
   });
 }
 

@@ -207,7 +207,9 @@ class Algorithm:
         """A step that communicates: `local_step` for each bucket, in order, and `calls_due`
         averages and gathers, the same ones in the same order on all ranks. Runs without autograd.
 
-        An exception of it the other ranks hear as PeerFailure in this step, and nobody waits.
+        An exception of it the other ranks hear as PeerFailure in this step, and nobody waits; one
+        after its last call, or of `step_alone` or `restart`, in their next step that communicates,
+        which is then a StateError on this rank.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method 'step'")
 
@@ -250,7 +252,7 @@ class Algorithm:
 
     def gather(self, values: torch.Tensor) -> dict[int, torch.Tensor]:
         """The tensors that the ranks which this one hears pass in the same call, by rank:
-        contiguous ones of any dtype (codes, say), equally long on all ranks; results are flat.
+        contiguous ones, of one dtype on all ranks and of any length (codes, say); results are flat.
         Counts as an average."""
         return dict(self._of_step("gather").gather(values))
 

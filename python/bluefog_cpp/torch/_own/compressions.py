@@ -28,7 +28,8 @@ class Compression:
     """
 
     name: ClassVar[str] = ""
-    """For options and messages. Codes of one name are the same code."""
+    """For options and messages. Codes of one name are the same code: ranks compare what they make
+    of some vectors."""
 
     def bytes_of(self, count: int) -> int:
         """The length of the code of `count` values, in bytes, whatever the values are."""
@@ -71,12 +72,12 @@ def register_compression(compression: type[Compression]) -> type[Compression]:
     return compression
 
 
-def compression_from(given: Any) -> core.Compression:
 def registered_compressions() -> list[str]:
     """The names of `register_compression`."""
     return list(_codes)
 
 
+def compression_from(given: Any) -> core.Compression:
     """The meaning of the argument `compression`: a name or a code. Its errors name no argument."""
     if isinstance(given, Compression):
         name = _arguments.dashed_name(given.name)

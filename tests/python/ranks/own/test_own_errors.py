@@ -104,6 +104,9 @@ def test_values_in_other_memory(give, rank, size, monkeypatch):
         optimizer.step()
     values = flat(model)
     assert values.isfinite().all() and not (values == 7.0).any()
+    with pytest.raises(bluefog_cpp.StateError if rank == 1 else bluefog_cpp.PeerFailure,
+                       match="written in place"):
+        train(model, optimizer, rank, 1)
     bf.barrier()
 
 
@@ -153,6 +156,10 @@ def test_a_call_too_many(rank, monkeypatch):
             optimizer.step()
     else:
         optimizer.step()
+    # The others have had all calls of that round: they hear in the next one.
+    with pytest.raises(bluefog_cpp.StateError if rank == 1 else bluefog_cpp.PeerFailure,
+                       match="rank 1, test_failing, (step|round 2).*one more"):
+        train(model, optimizer, rank, 1)
     train(model, optimizer, rank, 2)
     bf.barrier()
 
@@ -216,6 +223,18 @@ def test_classes_that_differ_between_ranks(rank):
     with pytest.raises(bluefog_cpp.MismatchError, match="test_differs.*state v"):
         bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
                                   "test_differs")
+    bf.barrier()
+
+
+def test_first_values_that_differ_between_ranks(rank):
+    needs(2)
+    bf.register_algorithm(type("Starts", (Failing,), {
+        "name": "test_starts", "scalars": {"weight": 1.0 + (rank == 1)}}))
+    model = model_of(0)
+    with pytest.raises(bluefog_cpp.MismatchError,
+                       match="rank 0 has scalars weight from 1, rank 1 has scalars weight from 2"):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                  "test_starts")
     bf.barrier()
 
 

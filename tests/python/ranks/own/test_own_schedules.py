@@ -82,7 +82,7 @@ def test_a_schedule_that_fails_on_one_rank(rank, size):
     needs(2)
 
     class Broken(Turns):
-        period_steps = 1000
+        period_steps = 2**62
 
         def graph(self, step):
             if step == 302 and bf.rank() == 1:
@@ -112,6 +112,25 @@ def test_schedules_that_differ_between_ranks(rank, size):
 
     with pytest.raises((bluefog_cpp.MismatchError, bluefog_cpp.PeerFailure)):
         averaged(rank, Different)
+    bf.barrier()
+
+
+@pytest.mark.parametrize("period, odd_one", ((256, 200), (256, 255), (1024, 1000), (2**62, 63)))
+def test_rounds_that_differ_late_between_ranks(period, odd_one, rank, size):
+    needs(2)
+
+    class Late(bf.Schedule):
+        period_steps = period
+
+        def graph(self, step):
+            other = step == odd_one and bf.rank() == 1
+            pairs = [] if other else [(0, 1)]
+            return exchange(self.size, pairs)
+
+    with pytest.raises(bluefog_cpp.MismatchError,
+                       match=rf"rank 0 has W\({odd_one}\) of digest \w+, rank 1 has "
+                             rf"W\({odd_one}\) of digest \w+$"):
+        averaged(rank, Late)
     bf.barrier()
 
 
@@ -193,6 +212,44 @@ def test_codes_that_differ_between_ranks(rank):
                                   compression="test-half" if rank == 0 else "bfloat16")
 
 
+def test_codes_of_one_name_that_differ_between_ranks(rank):
+    """By their parameters, or on one rank by an error."""
+    needs(2)
+
+    class Rounded(Half):
+        name = "test-rounded"
+
+        def __init__(self, share):
+            self.share = share
+
+        def contraction(self, count):
+            return 0.5
+
+        def encode(self, values):
+            return super().encode(values * self.share)
+
+    class Long(Rounded):
+        def encode(self, values):
+            if self.share != 1 and len(values) > 2000:
+                raise LookupError("so many")
+            return Half.encode(self, values)
+
+    def make(code):
+        model = model_of(0)
+        return bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                         "choco", compression=code)
+
+    own = 1 - 0.125 * (rank == 1)
+    line = r"compression test-rounded, 20000 bytes for 10000 values, of digest \w+"
+    with pytest.raises(bluefog_cpp.MismatchError, match=f"rank 0 has {line}, rank 1 has {line}"):
+        make(Rounded(own))
+    with pytest.raises(bluefog_cpp.InvalidArgument if rank == 1 else bluefog_cpp.PeerFailure,
+                       match="rank 1.*compression: LookupError: so many"):
+        make(Long(own))
+    make(Rounded(0.875))
+    bf.barrier()
+
+
 def test_a_code_that_fails_on_one_rank(rank, size):
     needs(2)
     calls = [0]
@@ -201,8 +258,8 @@ def test_a_code_that_fails_on_one_rank(rank, size):
         name = "test-failing"
 
         def encode(self, values):
-            calls[0] += len(values) > 1000
-            return values if calls[0] == 1 and bf.rank() == 1 else super().encode(values)
+            calls[0] += len(values) > 1000  # once where ranks compare their codes
+            return values if calls[0] == 2 and bf.rank() == 1 else super().encode(values)
 
     torch.manual_seed(rank)  # other models, whose first messages are no codes
     model = torch.nn.Linear(40, 40).double()
