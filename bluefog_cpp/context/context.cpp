@@ -160,6 +160,7 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
   if (core_->engine().is_closed()) {
     throw StateError(fmt::format("rank {}, shrink: the context is closed", rank()));
   }
+  std::optional<std::vector<int>> late;  // in the last group that has not come about
   while (true) {
     const Bootstrap::Regrouped left = core_->regroup(admits);
     std::shared_ptr<Context> group(new Context(core_->among(left)));
@@ -173,6 +174,12 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
       group->connect({});
       is_ready = true;
     } catch (const PeerFailure&) {  // the others find it too, and all try again
+    } catch (const TimeoutError&) {
+      // One was stopped since the meeting, say: it does not come to the next one.
+      if (left.joined == 0 || is_applicant()) {
+        problem = late == left.ranks ? std::current_exception() : nullptr;
+        late = left.ranks;
+      }
     } catch (const std::exception& error) {
       if (left.joined == 0 || is_applicant()) {
         problem = std::current_exception();

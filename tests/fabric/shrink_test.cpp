@@ -54,12 +54,16 @@ RankLostError lost_in(Context& context) {
   }
 }
 
-/// Another rank sets it, unless its test has failed.
-void wait_for(const std::atomic<bool>& flag) {
+/// Other ranks have it come about, unless their test has failed.
+template <typename HasCome>
+void wait_for(HasCome has_come) {
   constexpr int kMost = 3000;
-  for (int looks = 0; !flag && looks < kMost; ++looks) {
+  for (int looks = 0; !has_come() && looks < kMost; ++looks) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+void wait_for(const std::atomic<bool>& flag) {
+  wait_for([&flag] { return flag.load(); });
 }
 
 TEST(Shrink, RanksGoOnWithoutOneThatIsGone) {
@@ -185,6 +189,38 @@ TEST(Shrink, LeavesOutARankThatDoesNotComeWhichHearsOfIt) {
       wait_for(has_heard);  // keeps what the late one meets in
     });
   }
+}
+
+// Whoever is stopped there holds up the others' start, and does not come to the next meeting.
+TEST(Shrink, LeavesOutARankThatIsStoppedOnceItHasMetTheOthers) {
+  constexpr int kStopped = 3;
+  Ranks ranks = that_shrink(4);
+  ranks.settings = [](Settings& settings, int) {
+    settings.on_failure = OnFailure::Shrink;
+    settings.log_level = LogLevel::Error;
+    settings.timeout = std::chrono::seconds(2);
+  };
+  ranks.thread_counts = {4};
+  ranks.layouts = {Layout::OneHost};
+  std::atomic<int> have_gone_on = 0;
+  on_ranks(ranks, [&](Context& context) {
+    if (context.rank() == 0) {
+      context.close();
+      return;
+    }
+    (void)lost_in(context);
+    if (context.rank() == kStopped) {
+      const Bootstrap::Regrouped left = context.core().regroup(false);
+      EXPECT_THAT(left.ranks, ElementsAre(1, 2, kStopped));
+      wait_for([&] { return have_gone_on == 2; });
+      return;
+    }
+    const auto smaller = context.shrink();
+    ASSERT_EQ(smaller->size(), 2);
+    EXPECT_THAT(smaller->membership().lost[1].cause, HasSubstr("has not come to the others"));
+    expect_usable(*smaller);
+    ++have_gone_on;
+  });
 }
 
 // Without a loss, and where a lost rank is an error.
