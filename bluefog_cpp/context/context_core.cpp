@@ -252,8 +252,12 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
 }
 
 Bootstrap::Regrouped ContextCore::regroup(bool admits) {
-  const auto calls =
-      std::make_shared<LastCalls>(family_, fmt::format("rank {} has called shrink()", rank()));
+  constexpr std::chrono::nanoseconds kLeast = std::chrono::seconds(1);
+  constexpr std::chrono::nanoseconds kMost = std::chrono::seconds(30);
+  // Ranks that meet to take somebody in may be a step behind; interrupted, they would keep it out.
+  const auto patience = admits ? std::clamp(settings_.timeout / 20, kLeast, kMost) : kLeast;
+  const auto calls = std::make_shared<LastCalls>(
+      family_, fmt::format("rank {} has called shrink()", rank()), patience);
   bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });
   auto left = bootstrap_->regroup(
       [engine = engine_, calls](int peer) {

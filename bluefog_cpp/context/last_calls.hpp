@@ -14,9 +14,11 @@ namespace bluefog {
 /// The calls of a family whose ranks meet to go on as another group. Any thread.
 class LastCalls {
  public:
-  /// @param why they end.
-  LastCalls(std::shared_ptr<ContextFamily> family, std::string why)
-      : family_(std::move(family)), why_(std::move(why)) {
+  /// @param why they end. @param patience until then, where no rank is lost: a call of all ranks may
+  ///   have ended here and not yet on the others.
+  LastCalls(std::shared_ptr<ContextFamily> family, std::string why,
+            std::chrono::nanoseconds patience)
+      : family_(std::move(family)), why_(std::move(why)), until_(Deadline::after(patience)) {
     if (family_->is_revoked()) {
       end();
     }
@@ -35,12 +37,9 @@ class LastCalls {
   }
 
  private:
-  /// A call of all ranks may have ended here and not yet on the others.
-  static constexpr std::chrono::seconds kPatience{1};
-
   std::shared_ptr<ContextFamily> family_;
   std::string why_;
-  Deadline until_ = Deadline::after(kPatience);
+  Deadline until_;
   std::atomic<bool> have_ended_{false};
 };
 

@@ -50,6 +50,9 @@ class DistributedOptimizer::State {
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 
   [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
+  [[nodiscard]] bool averages_with_neighbors() const noexcept {
+    return algorithm_->averages_with_neighbors();
+  }
   [[nodiscard]] std::int64_t passed_over() const noexcept { return passed_over_; }
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept { return optimizer_; }
   [[nodiscard]] Context& context() const noexcept { return *context_; }

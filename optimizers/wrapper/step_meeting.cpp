@@ -1,38 +1,55 @@
 #include "optimizers/wrapper/step_meeting.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
 
 namespace bluefog::optimizers {
 
-void StepMeeting::call_if_needed(Context& context, std::int64_t steps) {
-  constexpr std::chrono::milliseconds kBetweenLooks(200);
-  constexpr int kMostSteps = 8;
+std::int64_t StepMeeting::step_to_come(int size, const StepCounts& counts,
+                                       bool averages_over_all) const {
+  constexpr int kMostRounds = 8;
+  constexpr std::chrono::seconds kFarAway(10);
+  // Ranks that average with neighbours may be as many rounds ahead as the graph is wide.
+  const std::int64_t ahead = 1 + std::min(size, kMostRounds);
+  const std::int64_t length = counts.steps_per_round();
+  const std::int64_t rounds = counts.steps() / length + (averages_over_all ? 1 : ahead);
+  const auto until_then =
+      std::chrono::duration<double>(step_) * static_cast<double>(rounds * length - counts.steps());
+  const bool is_far = until_then > kFarAway;
+  return length == 1 || is_far ? counts.steps() + ahead : rounds * length;
+}
+
+void StepMeeting::call_if_needed(Context& context, const StepCounts& counts,
+                                 bool averages_over_all) {
+  const auto now = Clock::now();
+  step_ = now - std::exchange(last_step_, now);
   Engine& engine = context.core().engine();
   Appointment& appointment = engine.appointment();
   if (context.rank() != 0 || appointment.step()) {
     return;
   }
   const bool is_departure = appointment.is_wished();
-  const auto now = std::chrono::steady_clock::now();
-  if (!is_departure && now - last_look_ < kBetweenLooks) {
+  if (!is_departure && now - last_look_ < between_looks_) {
     return;
   }
   last_look_ = now;
-  if (is_departure || context.has_applicants()) {
-    // Ranks that average with neighbours may be as many steps ahead as the graph is wide.
-    const std::int64_t step = steps + 1 + std::min(context.size(), kMostSteps);
+  const bool has_applicants = !is_departure && context.has_applicants();
+  between_looks_ =
+      has_applicants ? std::min(2 * between_looks_, kLongestBetweenLooks) : kBetweenLooks;
+  if (is_departure || has_applicants) {
+    const std::int64_t step = step_to_come(context.size(), counts, averages_over_all);
     engine.run_exclusively(
         [&] { appointment.make(static_cast<std::uint64_t>(step), is_departure); });
   }
 }
 
-bool StepMeeting::is_due(Context& context, std::int64_t steps) {
+bool StepMeeting::is_due(Context& context, std::optional<std::int64_t> steps) {
   Engine& engine = context.core().engine();
   (void)engine.is_revoked();  // in a step without a call nothing else looks at what the others say
   const auto step = engine.appointment().step();
-  return step && static_cast<std::uint64_t>(steps) >= *step;
+  return step && (!steps || static_cast<std::uint64_t>(*steps) >= *step);
 }
 
 bool StepMeeting::is_departure(Context& context) {

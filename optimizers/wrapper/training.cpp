@@ -191,10 +191,12 @@ void DistributedOptimizer::Training::end_step() {
   if (goes_on() && meeting_is_due()) {
     survive([this] {
       state().drain();
-      if (is_departure()) {
+      const bool sees_off =
+          is_departure();  // else others meet for another reason, and it leaves next
+      if (sees_off) {
         share_before_departure();
       }
-      if (leaves_) {
+      if (leaves_ && sees_off) {
         end("this rank has left");
         report_departure();
       } else {
@@ -226,9 +228,10 @@ void DistributedOptimizer::Training::end(std::string why) {
 
 bool DistributedOptimizer::Training::meeting_is_due(bool may_be_called) {
   if (may_be_called) {
-    meeting_.call_if_needed(*context_, counts().steps());
+    meeting_.call_if_needed(*context_, counts(), state_ && !state_->averages_with_neighbors());
   }
-  return StepMeeting::is_due(*context_, counts().steps());
+  return StepMeeting::is_due(*context_,
+                             waits_for_nobody() ? std::nullopt : std::optional(counts().steps()));
 }
 
 void DistributedOptimizer::Training::join() {

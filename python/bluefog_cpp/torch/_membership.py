@@ -141,9 +141,11 @@ def leave() -> None:
             if bf.has_left():
                 break
 
-    Raises StateError where the ranks are to end with the first that is lost, and in a process that
-    waits to join.
+    It does nothing once this rank has left. Raises StateError where the ranks are to end with the
+    first that is lost, and in a process that waits to join.
     """
+    if has_been_left():  # a signal that comes twice
+        return
     runtime = current()
     if not runtime.context.shrinks_on_failure or runtime.context.is_applicant:
         found = ("a process that waits to join" if runtime.context.is_applicant else
@@ -362,7 +364,7 @@ def meet_if_due(optimizer: Any) -> None:
     survived_step(lambda: _end_all(is_departure))
     if not optimizer.core.meeting_is_due(False):
         return  # a rank was lost meanwhile
-    if runtime.leaves:
+    if runtime.leaves and is_departure:  # else others meet for another reason, and it leaves next
         leave_now()
     else:
         _go_on(admits=True)
