@@ -49,20 +49,15 @@ std::string description_of(const Membership& members) {
                                fmt::join(members.ranks.end() - joined, members.ranks.end(), ", "));
 }
 
-/// The numbers that the ranks of `smaller` had in `larger`.
-std::vector<int> ranks_left(const Membership& larger, const Membership& smaller) {
+/// The places of the ranks `now` among those `before`, by their numbers in the launch.
+std::vector<int> ranks_left(const std::vector<int>& before, const std::vector<int>& now) {
   std::vector<int> left;
-  for (std::size_t rank = 0; rank < larger.ranks.size(); ++rank) {
-    if (std::ranges::binary_search(smaller.ranks, larger.ranks[rank])) {
+  for (std::size_t rank = 0; rank < before.size(); ++rank) {
+    if (std::ranges::binary_search(now, before[rank])) {
       left.push_back(static_cast<int>(rank));
     }
   }
   return left;
-}
-
-bool has_new_ranks(const Membership& before, const Membership& now) {
-  return !std::ranges::all_of(
-      now.ranks, [&](int rank) { return std::ranges::binary_search(before.ranks, rank); });
 }
 
 std::vector<int> others(const std::vector<int>& ranks, int size) {
@@ -161,6 +156,7 @@ void DistributedOptimizer::Training::begin_step() {
         "step: expected a rank, found a process that waits to join the others: have it join before "
         "its first step, by DistributedOptimizer::join(), in Python by enter()");
   }
+  former_.reset();  // all that stands on the ranks has moved
   try {
     look_for_losses();
   } catch (const RankLostError& error) {
@@ -299,6 +295,9 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
         context_->rank()));
   }
   newcomers_ = {};
+  if (!former_) {
+    former_ = {.ranks = context_->membership().ranks, .schedule = options_.schedule};
+  }
   options_.schedule = schedule_for(*other);
   context_ = std::move(other);
   if (state_) {
@@ -315,22 +314,24 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
 }
 
 std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Context& other) const {
-  if (is_new_ || has_new_ranks(context_->membership(), other.membership())) {
+  const std::vector<int>& ranks = other.membership().ranks;
+  const std::vector<int> left = ranks_left(former_->ranks, ranks);
+  if (is_new_ || left.size() < ranks.size()) {
     if (options_.make_schedule) {
       return options_.make_schedule(other);
     }
-    if (options_.schedule && other.rank() == 0) {
+    if (former_->schedule && other.rank() == 0) {
       other.log().warning(
           "shrink: the schedule that was given does not fit ranks that are new: the default one "
           "goes on in its place");
     }
     return std::nullopt;
   }
-  if (!options_.schedule) {
+  if (!former_->schedule) {
     return std::nullopt;
   }
-  const std::vector<int> left = ranks_left(context_->membership(), other.membership());
-  return options_.schedule->without(others(left, context_->size())).among(left);
+  const std::vector<int> lost = others(left, static_cast<int>(former_->ranks.size()));
+  return former_->schedule->without(lost).among(left);
 }
 
 int DistributedOptimizer::Training::make_state() {

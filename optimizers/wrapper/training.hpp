@@ -90,6 +90,13 @@ class DistributedOptimizer::Training {
   bool is_new_;
   /// The ranks of which that is so in the last meeting.
   Newcomers newcomers_{};
+  /// The group that this rank has left, from the first `move_to` to the next step: the schedule of one
+  /// that does not come about, with a process that cannot join, say, is nobody's.
+  struct Former {
+    std::vector<int> ranks;  ///< their numbers in the launch
+    std::optional<Schedule> schedule;
+  };
+  std::optional<Former> former_{};
   /// Whether this rank leaves at the next meeting.
   bool leaves_ = false;
   StepMeeting meeting_{};

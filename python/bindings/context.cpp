@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
@@ -27,6 +28,14 @@ void bind_layout(py::class_<Context, std::shared_ptr<Context>>& type) {
                              [](const Context& c) { return c.machines().machine_count(); })
       .def_property_readonly("machine_rank",
                              [](const Context& c) { return c.machines().machine_of(c.rank()); })
+      .def_property_readonly("machine_of_ranks",
+                             [](const Context& c) {
+                               std::vector<int> machines;
+                               for (int rank = 0; rank < c.size(); ++rank) {
+                                 machines.push_back(c.machines().machine_of(rank));
+                               }
+                               return machines;
+                             })
       .def_property_readonly("is_homogeneous",
                              [](const Context& c) { return c.machines().is_homogeneous(); })
       .def_property_readonly("local_rank", &Context::local_rank)

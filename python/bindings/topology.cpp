@@ -10,6 +10,7 @@
 #include "topology/edge_list.hpp"
 #include "topology/families.hpp"
 #include "topology/lazy_mixing.hpp"
+#include "topology/machines_without.hpp"
 #include "topology/mixing_matrix.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/plan_builder.hpp"
@@ -102,6 +103,15 @@ void bind_graphs(py::module_& module) {
       py::arg("size"), py::arg("shape") = py::none());
   graphs.def("star", &topology::star, py::arg("size"), py::arg("center") = 0);
   graphs.def("fully_connected", &topology::fully_connected, py::arg("size"));
+}
+
+MixingMatrix machines_without(const MixingMatrix& machines, const std::vector<int>& machine_of,
+                              const std::vector<int>& ranks) {
+  std::vector<std::string> ids;
+  for (const int machine : machine_of) {
+    ids.push_back(std::to_string(machine));
+  }
+  return topology::machines_without(machines, MachineLayout::from_host_ids(ids), ranks);
 }
 
 void bind_lazy_mixing(py::module_& module) {
@@ -197,6 +207,8 @@ void bind_topology(py::module_& module) {
       .def("out_neighbors", &MixingMatrix::out_neighbors, py::arg("rank"))
       .def("keeps_mean", &MixingMatrix::keeps_mean, py::arg("tolerance") = 1e-9);
   bind_lost_ranks(type);
+  type.def("machines_without", &machines_without, py::arg("machine_of"), py::arg("ranks"),
+           "See topology/machines_without.hpp; machine_of: by rank, of a W of machines.");
   bind_graphs(module);
   bind_lazy_mixing(module);
   bind_schedules(module);

@@ -174,6 +174,7 @@ def _go_on(admits: bool) -> Membership:
             runtime.newcomers = 0
             runtime.move_to(runtime.context.regroup() if admits else runtime.context.shrink())
             _take_along(runtime)
+            runtime.settle()
         except RankLostError:  # another one
             continue
         except Error as error:

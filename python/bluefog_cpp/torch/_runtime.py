@@ -24,6 +24,7 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch._calls import Calls, Place
 from bluefog_cpp.torch._start import child, launch
+from bluefog_cpp.torch._wrapped.former_group import FormerGroup
 from bluefog_cpp.torch._wrapped.turns import Turns
 
 T = TypeVar("T")
@@ -86,9 +87,8 @@ class Runtime:
         self.size: int = context.size
         self.topology: Topology = None  # type: ignore[assignment]  # `init` sets it at once
         self.machine_topology: Topology | None = None
-        self._former_machines: tuple[Topology | None, int] | None = None
-        """The graph of machines of the group before, and this rank's machine there, while ranks are
-        on their way to another one."""
+        self._former: FormerGroup | None = None
+        """While ranks are on their way to another one."""
         self.windows: dict[str, Any] = {}
         self.retired_windows: list[Any] = []
         """Windows of optimizers that are gone here, and maybe not yet on other ranks."""
@@ -181,12 +181,14 @@ class Runtime:
 
     def move_to(self, context: core.Context) -> None:
         """Goes on over the ranks of `context`, which a shrink has made; optimizers do not yet."""
-        ranks, before = context.membership[1], self.context.membership[1]
-        has_grown = self.context.is_applicant or not set(ranks) <= set(before)
         former, self.context = self.context, context
-        size, self.rank, self.size = self.size, context.rank, context.size
+        self._former = self._former or FormerGroup(
+            former.membership[1], self.topology, self.machine_topology, former.machine_rank,
+            former.machine_of_ranks)
+        ranks, before, topology = context.membership[1], self._former.ranks, self._former.topology
+        has_grown = former.is_applicant or not set(ranks) <= set(before)
+        self.rank, self.size = context.rank, context.size
         self._comparison, self._machine_comparison = Comparison(), Comparison()
-        topology = self.topology
         graph, is_weighted, is_default = default_graph(self.size), False, topology.is_default
         if has_grown and topology.maker is not None:
             graph, is_weighted = topology.maker[0](self.size), topology.maker[1]
@@ -198,15 +200,12 @@ class Runtime:
                                     "on_shrink")
         elif not is_default:
             left = _places(ranks, before)
-            lost = sorted(set(range(size)) - set(left))
+            lost = sorted(set(range(len(before))) - set(left))
             matrix = matrix_of("shrink", "topology", topology.graph, topology.is_weighted)
             graph, is_weighted = graph_of(matrix.without(lost).among(left)), True
         self.topology = self.make_topology("shrink", graph, is_weighted)
         self.topology.is_default = is_default
         self.topology.maker = topology.maker
-        # Those of `move_machines`, which may not have come to it before another rank was lost.
-        self._former_machines = self._former_machines or (self.machine_topology,
-                                                          former.machine_rank)
         self.machine_topology = None
         for window in (*self.windows.values(), *self.retired_windows):
             window.end()
@@ -220,25 +219,33 @@ class Runtime:
     @property
     def machine_before(self) -> int:
         """This rank's machine in the group that has had the graph of machines."""
-        return self._former_machines[1] if self._former_machines else self.context.machine_rank
+        return self._former.own_machine if self._former else self.context.machine_rank
+
+    def settle(self) -> None:
+        """All has moved. Until then another group may take this one's place: without a rank that
+        is lost, or a process that was to join and cannot."""
+        self._former = None
 
     def move_machines(self, places: list[tuple[int, int]], has_grown: bool) -> None:
-        """The graph of the machines that are left, in their new order.
+        """The graph of the machines that are left, in their new order, with the weights by which
+        ranks get what the graph of all ranks gives them without the lost ones.
 
         places: of each rank that was there before, its machine before and now.
         """
-        topology, _ = self._former_machines or (self.machine_topology, 0)
-        self._former_machines = None
-        if topology is None:
+        former = self._former
+        topology = former.machine_topology if former else None
+        if former is None or topology is None:
             return
         graph, is_weighted = default_graph(self.context.machine_count), False
         if not has_grown:
             now_of = dict(places)
             left = sorted(now_of)
             matrix = matrix_of("shrink", "machine topology", topology.graph, topology.is_weighted)
-            lost = sorted(set(range(matrix.size)) - set(left))
+            ranks = set(self.context.membership[1])
+            lost = [place_ for place_, rank in enumerate(former.ranks) if rank not in ranks]
             numbers = {place_: now_of[machine] for place_, machine in enumerate(left)}
-            graph = nx.relabel_nodes(graph_of(matrix.without(lost).among(left)), numbers)
+            without = matrix.machines_without(former.machine_of_ranks, lost)
+            graph = nx.relabel_nodes(graph_of(without.among(left)), numbers)
             is_weighted = True
         elif self.rank == 0:
             self.context.log_warning("shrink: the graph of machines that was set does not fit "

@@ -19,6 +19,7 @@
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
+#include "topology/lazy_mixing.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
@@ -170,20 +171,30 @@ TEST(Joiners, TheMeanOfTheOthersStays) {
   with_applicants(kRanks, body, 1, body);
 }
 
+// The others keep their schedule, too.
 TEST(Joiners, AnotherModelKeepsOutWhoJoinsAlone) {
   with_applicants(
       2,
       [](Context& context) {
         const Point point(static_cast<std::uint64_t>(context.rank()));
         torch::optim::SGD sgd(point.parameters(), kJoinersRate);
-        DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, {});
+        const MixingMatrix given = topology::lazy(topology::exponential(2));
+        DistributedOptimizerOptions options;
+        options.schedule = topology::static_schedule(given);
+        DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
         const LeastSquares problem = LeastSquares::of_rank(context.rank());
         while (optimizer.context().membership().lost.empty()) {
           train(optimizer, point, problem);
         }
         EXPECT_EQ(optimizer.context().size(), 2);
         EXPECT_EQ(optimizer.context().membership().joined.size(), 1U);
+        const at::Tensor common = point.x().detach().clone();
+        std::vector<at::Tensor> stepped;
+        for (int rank = 0; rank < 2; ++rank) {
+          stepped.push_back(common - kJoinersRate * LeastSquares::of_rank(rank).gradient(common));
+        }
         train(optimizer, point, problem);
+        EXPECT_CLOSE(point.x(), dense(given).mm(at::stack(stepped))[context.rank()]);
         optimizer.finish();
       },
       1,

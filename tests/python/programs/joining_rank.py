@@ -118,6 +118,7 @@ def training(case: str) -> None:
     import torch
 
     import bluefog_cpp.torch as bf
+    from bluefog_cpp import topology_util
 
     joins = os.environ.get("BLUEFOG_JOIN") == "1"
     bf.init()
@@ -133,6 +134,9 @@ def training(case: str) -> None:
     bf.on_shrink(lambda: met.append(bf.membership().epoch))
     if joins and case == "dies":
         runs[0].optimizer._distributed.move_to = lambda *_: end_here()
+    ring = bf.RingGraph(4, connect_style=2)
+    if case == "other" and not joins:
+        bf.set_topology(ring, is_weighted=True)
     entered = time.monotonic()
     members = bf.enter()
     if not joins:
@@ -160,6 +164,9 @@ def training(case: str) -> None:
     for run in runs:
         run.optimizer.finish()
         assert joins or min(run.losses[-5:]) < run.losses[0], run.losses
+    if case == "other":  # who could not join has changed nothing
+        left = topology_util.to_mixing_matrix(ring).without([VICTIM]).among([0, 1, 3])
+        assert set(bf.load_topology().edges) == {(i, j) for i, j, _ in left.edges}
     members = bf.membership()
     assert met == sorted(set(met)) and met[-1] == members.epoch, (met, members)
     print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, ranks {members.ranks}, lost "
@@ -308,6 +315,7 @@ def leaving() -> None:
             size = 0 if bf.has_left() else bf.size()
             sums = [flat(torch, run.model.parameters()).sum().item() for run in runs]
         if bf.has_left():
+            os.kill(os.getpid(), signal.SIGTERM)  # once more
             break
     if not bf.has_left():
         assert runs[0].steps == runs[1].steps == 60, [run.steps for run in runs]
@@ -315,7 +323,6 @@ def leaving() -> None:
     print(f"sums {sums}", flush=True)
 
 
-            os.kill(os.getpid(), signal.SIGTERM)  # once more
 def check_leaving(bfrun: str, server: preloaded.Server) -> None:
     job = subprocess.run(
         [bfrun, "-np", "4", "--min-np", "2", *server.command(__file__, "--rank", "leaving")],

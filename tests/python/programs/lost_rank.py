@@ -323,6 +323,25 @@ def machines() -> None:
     report(bf, time.monotonic(), 0)
 
 
+def uneven() -> None:
+    """Where a machine loses a part of its ranks, the graph of machines keeps the mean of all."""
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    launch_rank = bf.rank()
+    bf.set_machine_topology(bf.RingGraph(2))
+    while bf.size() == 4:
+        if launch_rank == 1:
+            end_here()
+        bf.survive(bf.barrier)
+    averaged = bf.hierarchical_neighbor_allreduce(torch.tensor([2.0 ** bf.rank()]).double())
+    assert abs(averaged.item() - 7 / 3) < 1e-12, averaged  # w_ij was 1/4, and is 1/3
+    report(bf, time.monotonic(), 0)
+
+
 def last_part() -> None:
     """A rank is killed when others have ended the last part of the program and left: whoever has
     not yet has the result of all, too."""
@@ -375,17 +394,17 @@ def check(bfrun: str, server: preloaded.Server, case: str, lost: list[int]) -> N
           "the kill", flush=True)
 
 
-OTHERS = {"sampling": sampling, "nobody": nobody, "machines": machines, "last_part": last_part}
+OTHERS = {"sampling": sampling, "nobody": nobody, "machines": machines, "uneven": uneven,
+          "last_part": last_part}
 
 
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
         with preloaded.Server() as started:
-            for name, gone in (("many", [2]), ("windows", [1]), ("hosts", [1]),
-                               ("put", [1]), ("amid", [2]),
-                               ("two", [0, 3]), ("moving", [1, 3]), ("callback", [1, 3]),
-                               ("late", [1, 3]), ("sampling", [2, 3]), ("nobody", [1, 2]),
-                               ("machines", [1])):
+            for name, gone in (("many", [2]), ("windows", [1]), ("hosts", [1]), ("put", [1]),
+                               ("amid", [2]), ("two", [0, 3]), ("moving", [1, 3]),
+                               ("callback", [1, 3]), ("late", [1, 3]), ("sampling", [2, 3]),
+                               ("nobody", [1, 2]), ("machines", [1]), ("uneven", [1])):
                 if name in (sys.argv[2:] or [name]):
                     check(sys.argv[1], started, name, gone)
             if "last_part" in (sys.argv[2:] or ["last_part"]):
