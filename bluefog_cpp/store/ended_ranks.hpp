@@ -14,6 +14,10 @@ namespace bluefog::store {
 /// and of what: they come to no start any more.
 inline constexpr std::string_view kEndedRanksKey = "bfrun/ended";
 
+/// The key at which ranks that go on without another one, which did not come to them in time and may
+/// live, say its number in the launch.
+inline constexpr std::string_view kLeftOutKey = "bfrun/left_out";
+
 struct EndedRank {
   int rank = 0;  ///< of the launch
   std::string cause;

@@ -14,6 +14,7 @@
 #include <boost/asio/write.hpp>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <span>
 #include <system_error>
@@ -74,6 +75,8 @@ struct Contents {
   std::map<std::string, std::vector<std::weak_ptr<Session>>> waiting;
   std::size_t bytes = 0;
   std::array<char, kSecretBytes> secret{};
+  std::string heard_key;
+  std::function<void(const std::string& value)> listener;
 };
 
 /// One client. It lives as long as something of it is under way.
@@ -192,6 +195,9 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void set() {
+    if (contents_->listener && key_ == contents_->heard_key) {
+      contents_->listener({reinterpret_cast<const char*>(value_.data()), value_.size()});
+    }
     answer({.verdict = contents_->set(key_, std::move(value_)) ? Verdict::Done : Verdict::Full});
   }
 
@@ -319,6 +325,11 @@ class StoreServer::Impl {
     });
   }
 
+  void listen(std::string key, std::function<void(const std::string& value)> listener) {
+    contents_->heard_key = std::move(key);
+    contents_->listener = std::move(listener);
+  }
+
  private:
   /// @param refusal what the next client is told, which then has to go; empty: it may stay.
   void accept(const std::string& refusal) {
@@ -370,6 +381,10 @@ StoreServer::StoreServer(StoreAddress address) : address_(std::move(address)) {
 StoreServer::~StoreServer() = default;
 
 void StoreServer::set(const std::string& key, const std::string& value) { impl_->set(key, value); }
+
+void StoreServer::listen(std::string key, std::function<void(const std::string& value)> listener) {
+  impl_->listen(std::move(key), std::move(listener));
+}
 
 void StoreServer::start(const std::string& needs) { impl_->start(needs); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,6 +36,10 @@ class StoreServer {
 
   /// Sets a value, as a client would, once the server has been started. Does not wait for it.
   void set(const std::string& key, const std::string& value);
+
+  /// Calls `listener` with each value that a client sets at `key`, on the thread that serves. Before
+  /// `start`; one key.
+  void listen(std::string key, std::function<void(const std::string& value)> listener);
 
  private:
   class Impl;

@@ -19,7 +19,7 @@ if [[ -n "${LAUNCHER:-}" ]]; then
 fi
 
 # Runs the words with both outputs caught; `code` is the exit code. A run that hangs is killed.
-run() { timeout -k 2 30 "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
+run() { timeout -k 2 "${limit:-30}" "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
 # Starts bfrun in the background; `job` is its pid.
 start() { "$bfrun" "$@" >"$work/out" 2>"$work/err" </dev/null & job=$!; }
 

@@ -85,6 +85,13 @@ stop)
   expect_survivors 3 3 1 " 1"
   expect_error "rank 1"
   ;;
+stop_for_good)
+  # One that never wakes is killed in the end, and the job ends.
+  limit=70 BLUEFOG_TIMEOUT=2 run "$bfrun" -np 4 --min-np 2 "$program" stop
+  expect_code 0; expect_survivors 3 3 1 " 1"
+  expect_error "rank 1 is killed: the others have gone on without it 30 s ago"
+  expect_error "rank 1 .*was killed by signal 9"
+  ;;
 exits)
   run "$bfrun" -np 4 --min-np 2 "$program" exit
   expect_code 0; expect_survivors 3 3 1 " 2"; expect_error "bfrun: rank 2 .*exited with code 3"

@@ -61,6 +61,7 @@ std::shared_ptr<Bootstrap> make_applicant_bootstrap(std::shared_ptr<Store> store
       .prefix = {},
       .root = words_of(**root),
       .may_grow = true,
+      .launch_rank = place.rank,
       .stall_warning = settings.stall_warning,
       .timeout_name = settings.timeout_name,
       .log = Logger(

@@ -14,6 +14,7 @@
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/ended_ranks.hpp"
 
 namespace bluefog {
 namespace {
@@ -236,6 +237,7 @@ std::optional<Regrouping::Verdict> Regrouping::attempt(const Coming& coming,
 std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals,
                                                         const std::vector<Lost>& gone) {
   Verdict verdict;
+  std::vector<int> late;
   for (int rank = 0; rank < place_.size; ++rank) {
     const Lost* const own = find(gone, rank);
     const Lost* const said = find(arrivals.said_gone, rank);
@@ -244,12 +246,14 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
     } else if (own != nullptr || said != nullptr) {
       verdict.lost.push_back(own != nullptr ? *own : *said);
     } else {
+      late.push_back(rank);
       verdict.lost.push_back(
           {.rank = rank, .cause = "that rank has not come to the others in time"});
     }
   }
   const Deadline never;
   if (place_.store->add(key(attempt_, "writers"), 1, never) == 1) {
+    std::ranges::for_each(late, [this](int rank) { tell_launcher_of(rank); });
     verdict.group = place_.store->add(place_.root + "/groups", 1, never);
     if (arrivals.do_all_admit) {
       verdict.joined = applicants_.ask(std::to_string(verdict.group), own_version());
@@ -263,6 +267,13 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
   }
   begin(attempt_ + 1);
   return std::nullopt;
+}
+
+// It may be stopped, or hang, for ever: nobody else waits for it.
+void Regrouping::tell_launcher_of(int rank) {
+  if (const auto number = place_.store->get(launch_rank_key(place_.prefix, rank), at_once())) {
+    place_.store->set(std::string(store::kLeftOutKey), *number, Deadline::never());
+  }
 }
 
 void Regrouping::check_membership(const Verdict& verdict) const {

@@ -86,6 +86,7 @@ class Regrouping {
   void look_for_arrivals(Arrivals& arrivals);
   [[nodiscard]] std::optional<Verdict> conclude(const Arrivals& arrivals,
                                                 const std::vector<Bootstrap::Lost>& gone);
+  void tell_launcher_of(int rank);
   void seat(const Verdict& verdict);
   [[nodiscard]] bool have_settled(const Verdict& verdict, bool is_ready, const Coming& coming,
                                   const std::atomic<bool>& is_over);

@@ -172,17 +172,17 @@ Bootstrap::Regrouped StoreBootstrap::group_of(
   place.size = verdict->size();
   place.ended_key.clear();
   const auto next = std::make_shared<StoreExchange>(std::move(place));
-  const auto settle = [this, meeting, verdict, why_gone, what, next](bool is_ready,
-                                                                     Deadline until) {
+  const auto settle = [this, meeting, verdict, why_gone, what, next, left = exchange_](
+                          bool is_ready, Deadline until) {
     const auto have_settled = std::make_shared<bool>(false);
     const Regrouping::Coming coming{.why_gone = why_gone, .deadline = until};
     in_the_store(what, for_latecomers(until), [=](const std::atomic<bool>& is_over) {
       *have_settled = meeting->settle(*verdict, is_ready, coming, is_over);
+      if (*have_settled) {  // a group that has not come about is not left by anybody
+        (void)left->end_membership();
+        next->begin_membership();
+      }
     });
-    if (*have_settled) {  // a group that has not come about is not left by anybody
-      (void)exchange_->end_membership();
-      next->begin_membership();
-    }
     return *have_settled;
   };
   return {.bootstrap = std::make_shared<StoreBootstrap>(next),

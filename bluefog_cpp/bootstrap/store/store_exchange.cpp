@@ -54,6 +54,18 @@ struct StoreExchange::Wait {
   std::string warned_of = {};
 };
 
+std::string launch_rank_key(const std::string& prefix, int rank) {
+  return fmt::format("{}/launch_rank/{}", prefix, rank);
+}
+
+void StoreExchange::begin_membership() {
+  is_member_ = true;
+  if (place_.launch_rank >= 0) {
+    place_.store->set(launch_rank_key(place_.prefix, place_.rank),
+                      bytes_of(std::to_string(place_.launch_rank)), Deadline::never());
+  }
+}
+
 std::string StoreExchange::name_of(BootstrapCall call) const {
   return fmt::format("bootstrap {} on rank {}, over {}", to_string(call), place_.rank,
                      place_.store->description());

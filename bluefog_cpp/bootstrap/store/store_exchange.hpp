@@ -29,6 +29,7 @@ class StoreExchange {
     std::string prefix;
     std::string root;       ///< the prefix of the launch, whose groups are counted together
     bool may_grow = false;  ///< whether processes that come later may be taken in
+    int launch_rank = -1;   ///< this process's number for its launcher
     /// The key at which the store's keeper says which ranks of the launch have ended; empty: none does,
     /// or ranks are numbered otherwise here.
     std::string ended_key = {};
@@ -59,7 +60,8 @@ class StoreExchange {
   void await_receipts(Deadline deadline, const std::atomic<bool>& is_over);
 
   /// From now on this rank is one of the launch by this group: with its last rank that ends.
-  void begin_membership() noexcept { is_member_ = true; }
+  /// The others learn its number for the launcher.
+  void begin_membership();
   /// Not any more. @return whether it was.
   [[nodiscard]] bool end_membership() noexcept { return is_member_.exchange(false); }
 
@@ -93,5 +95,8 @@ class StoreExchange {
   };
   std::deque<Put> puts_;
 };
+
+/// The key of the number for the launcher that a rank of the group with this prefix has.
+[[nodiscard]] std::string launch_rank_key(const std::string& prefix, int rank);
 
 }  // namespace bluefog

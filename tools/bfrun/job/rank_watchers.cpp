@@ -59,15 +59,19 @@ void RankWatchers::end_soon() {
   }
 }
 
-void RankWatchers::tell_to_leave(int rank) const {
+void RankWatchers::tell_to_leave(int rank) const { tell(rank, leave_signal()); }
+
+void RankWatchers::have_killed(int rank) const { tell(rank, kill_signal()); }
+
+void RankWatchers::tell(int rank, int number) const {
   for (const auto& [watcher, running] : running_) {
     if (running.rank != rank) {
       continue;
     }
     if (running.control.get() >= 0) {
-      send(watcher, running, leave_signal());
+      send(watcher, running, number);
     } else {
-      kill(watcher, leave_signal());  // not its group
+      kill(watcher, number);  // not its group
     }
   }
 }

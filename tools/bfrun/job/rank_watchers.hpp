@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -27,6 +28,10 @@ class RankWatchers {
     running_[process] = {.rank = rank, .control = std::move(control)};
   }
   [[nodiscard]] bool are_gone() const { return running_.empty(); }
+  [[nodiscard]] bool has(int rank) const {
+    return std::ranges::any_of(running_,
+                               [rank](const auto& entry) { return entry.second.rank == rank; });
+  }
   /// Whether the job ends before its time: nobody is started any more.
   [[nodiscard]] bool are_to_end() const { return is_ending_ || end_at_.has_value(); }
 
@@ -49,6 +54,8 @@ class RankWatchers {
   void pass_on(int signal_number);
   /// Has the watcher of `rank` tell it to leave.
   void tell_to_leave(int rank) const;
+  /// Has the watcher of `rank` kill it, and report that.
+  void have_killed(int rank) const;
   /// Kills `rank` with its watcher.
   void kill_rank(int rank) const;
   void kill_all() const;
@@ -61,6 +68,8 @@ class RankWatchers {
   void act_on_time(Clock::time_point now, bool spare_others);
 
  private:
+  /// To the watcher alone. @param number that watchers know.
+  void tell(int rank, int number) const;
   void signal_all(int number) const;
   [[nodiscard]] bool are_enough() const { return expected_ - failures_ >= enough_; }
   void end_soon();

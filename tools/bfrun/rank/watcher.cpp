@@ -47,6 +47,8 @@ int parent_died_signal() { return SIGRTMIN; }
 
 int leave_signal() { return SIGRTMIN + 3; }
 
+int kill_signal() { return SIGRTMIN + 7; }
+
 sigset_t block_signals_to_watch() {
   const sigset_t watched = signals_to_watch();
   sigset_t old_mask;
@@ -117,6 +119,8 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
     on_departure_();
   } else if (signal.number == leave_signal()) {
     tell_to_leave();
+  } else if (signal.number == kill_signal()) {
+    kill(rank_.command, SIGKILL);
   } else {
     pass_on(signal);
   }
@@ -170,6 +174,8 @@ void Watcher::take_control() {
   }
   if (number == leave_signal()) {
     tell_to_leave();
+  } else if (number == kill_signal()) {
+    kill(rank_.command, SIGKILL);
   } else if (leads_group()) {
     kill(0, number);  // as a bfrun of this machine would: this process gets it, too
   }

@@ -21,6 +21,9 @@ namespace bluefog::bfrun {
 /// alone, whose loaders live on.
 [[nodiscard]] int leave_signal();
 
+/// The signal by which bfrun has a watcher kill its rank, of whose end it then reports.
+[[nodiscard]] int kill_signal();
+
 /// Blocks all signals that come from elsewhere; returns what was blocked before.
 sigset_t block_signals_to_watch();
 

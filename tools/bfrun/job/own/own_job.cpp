@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,9 @@
 #include "tools/bfrun/job/ears.hpp"
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
 #include "tools/bfrun/job/own/own_launcher.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/process.hpp"
+#include "tools/bfrun/numbers.hpp"
 #include "tools/bfrun/shell_words.hpp"
 #include "tools/bfrun/start/network.hpp"
 
@@ -140,6 +144,29 @@ class EndedRanks {
   std::vector<store::EndedRank> ends_;
 };
 
+/// The ranks without which others have gone on, as these say in the store.
+class LeftOutPipe {
+ public:
+  /// @param server ends before this object.
+  void hear(store::StoreServer& server) const {
+    const auto take = [out = pipe_.write_end.get()](const std::string& value) {
+      const int rank = parse_int(value).value_or(-1);
+      (void)!write(out, &rank, sizeof rank);
+    };
+    server.listen(std::string(store::kLeftOutKey), take);
+  }
+
+  [[nodiscard]] int descriptor() const { return pipe_.read_end.get(); }
+  /// The next one, once the descriptor is readable.
+  [[nodiscard]] int take() const {
+    int rank = -1;
+    return read(descriptor(), &rank, sizeof rank) == sizeof rank ? rank : -1;
+  }
+
+ private:
+  Pipe pipe_ = make_pipe();
+};
+
 /// The slots of the first ranks, which are filled, and those that may be filled later.
 struct Room {
   Slots slots{0};
@@ -203,7 +230,9 @@ int run_own_job(Options options, JobPlan plan) {
   const int descriptors = 2 * options.max_np;  // of line and store
   Ears ears(plan.key, descriptors);
   plan.environment[kRankLineVariable] = ears.rank_place();
+  const LeftOutPipe left_out;
   const auto server = make_store_server(script.has_value());
+  left_out.hear(*server);
   store::StoreAddress local = server->address();
   local.host = script ? kLoopback : local.host;
   plan.environment[kStoreVariable] = local.text();
@@ -240,6 +269,8 @@ int run_own_job(Options options, JobPlan plan) {
     discovery.emplace(*script, discovered, on_answer, say, HostDiscovery::Clock::now());
     ranks.discovery = &*discovery;
   }
+  ranks.left_out = left_out.descriptor();
+  ranks.take_left_out = [&] { return left_out.take(); };
   EndedRanks ended(*server, monitor);
   const auto run = [&](const ChildEvents& events) {
     ChildEvents own = events;

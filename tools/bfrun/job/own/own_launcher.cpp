@@ -18,6 +18,7 @@
 #include "tools/bfrun/job/descendants.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/input_pump.hpp"
+#include "tools/bfrun/job/own/left_out.hpp"
 #include "tools/bfrun/job/own/rank_starter.hpp"
 #include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/rank_line.hpp"
@@ -65,7 +66,8 @@ class Service {
           {errors_, POLLIN, 0},
           {events_.descriptor, POLLIN, 0},
           pump.source(),
-          {ranks_.discovery ? ranks_.discovery->descriptor() : -1, POLLIN, 0}};
+          {ranks_.discovery ? ranks_.discovery->descriptor() : -1, POLLIN, 0},
+          {ranks_.left_out, POLLIN, 0}};
       for (const auto& [rank, errors] : far_errors_) {
         sources.push_back({errors.get(), POLLIN, 0});
       }
@@ -82,6 +84,9 @@ class Service {
       pump.serve(sources[3]);
       if (sources[4].fd >= 0 && sources[4].revents != 0) {
         ranks_.discovery->read();
+      }
+      if (sources[5].revents != 0) {
+        take_left_out(ranks_.take_left_out());
       }
       hear_far();
       pass_signals_on();
@@ -121,6 +126,8 @@ class Service {
       ranks_.discovery->act(now);
       sleep = ranks_.discovery->time_left(now);
     }
+    kill_left_out(now);
+    sleep = sooner(sleep, left_out_.time_left(now));
     const ChildCare care = events_.before_sleep();
     if (care.kill) {
       watchers_.kill_all();
@@ -129,6 +136,20 @@ class Service {
     watchers_.act_on_time(Clock::now(), care.spare_others);
     return is_done ? sooner(sooner(sleep, care.sleep), watchers_.time_left(Clock::now()))
                    : milliseconds(0);
+  }
+
+  void take_left_out(int rank) {
+    if (watchers_.has(rank)) {
+      left_out_.take(rank, Clock::now());
+    }
+  }
+
+  void kill_left_out(Clock::time_point now) {
+    for (const int rank : left_out_.overdue(now)) {
+      say(fmt::format("rank {} is killed: the others have gone on without it {} s ago", rank,
+                      LeftOut::kGrace.count() / 1000));
+      watchers_.have_killed(rank);
+    }
   }
 
   /// False where a rank could not be started: what becomes of it is to be asked anew.
@@ -197,6 +218,7 @@ class Service {
 
   /// @param end how its process has ended, or the one before where it could not be started.
   void take_end(int rank, const ExitStatus& end) {
+    left_out_.forget(rank);
     const bool has_failed = end.shell_code() != 0;
     const bool may_start_again = !watchers_.are_to_end() && ranks_.may_start_later;
     const RankFate fate = events_.on_rank_end(rank, has_failed, may_start_again);
@@ -240,6 +262,7 @@ class Service {
   RankWatchers& watchers_;
   RankStarter starter_;
   SignalsOnce once_;
+  LeftOut left_out_;
   int errors_ = -1;  ///< those of this machine's ranks, as long as there are any
   std::map<int, Descriptor> far_errors_;  ///< by rank
   std::map<int, Slot> slots_;             ///< of ranks

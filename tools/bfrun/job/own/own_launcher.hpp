@@ -26,6 +26,9 @@ struct OwnRanks {
   FarHosts far = {};
   /// Asked beside the ranks, where there is one.
   HostDiscovery* discovery = nullptr;
+  /// A descriptor that is readable when ranks have gone on without another one, and which one then.
+  int left_out = -1;
+  std::function<int()> take_left_out = {};
   /// Called once all have been started.
   std::function<void()> on_started = {};
 };
