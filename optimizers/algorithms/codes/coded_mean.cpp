@@ -1,6 +1,7 @@
 #include "optimizers/algorithms/codes/coded_mean.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -32,27 +33,35 @@ CodedMean::CodedMean(Context& context, const Bucket& bucket, at::Tensor values, 
   check_coded(context, bucket, "compression " + compression_->name());
 }
 
-void CodedMean::encode(std::span<const std::byte> note, Scratch& scratch) {
+bool CodedMean::encode(std::span<const std::byte> note, Scratch& scratch) {
   scratch.values.resize(std::max(scratch.values.size(), count_of(bucket_)));
   const std::span coded(scratch.values.data(), count_of(bucket_));
   std::ranges::fill(coded, 0.0F);
+  std::uint32_t largest = 0;
   for_each_parameter(bucket_, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     const auto* const v = values_.const_data_ptr<Element>();
     const auto* const e = left_.defined() ? left_.const_data_ptr<Element>() : nullptr;
     const auto beta = static_cast<Element>(decay_);
     for (std::size_t k = first; k < first + count; ++k) {
       coded[k] = coded_value(static_cast<double>(e == nullptr ? v[k] : beta * e[k] + v[k]));
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(coded[k]) & 0x7fffffffU);
     }
   });
   const auto ranks = static_cast<std::size_t>(context_.size());
   if (codes_ == nullptr) {
     codes_ = std::make_shared<std::vector<std::byte>>(ranks * message_bytes());
   }
-  const std::span own = std::span(*codes_).subspan(
-      static_cast<std::size_t>(context_.rank()) * message_bytes(), message_bytes());
-  std::ranges::copy(note, own.begin());
-  compression_->encode(coded, own.subspan(note_bytes_));
+  std::ranges::copy(note, own_note().begin());
+  compression_->encode(coded, own_message().subspan(note_bytes_));
+  return largest < 0x7f800000U;  // infinity's bits
 }
+
+std::span<std::byte> CodedMean::own_message() {
+  return std::span(*codes_).subspan(static_cast<std::size_t>(context_.rank()) * message_bytes(),
+                                    message_bytes());
+}
+
+std::span<std::byte> CodedMean::own_note() { return own_message().first(note_bytes_); }
 
 Work CodedMean::send() {
   std::vector<BufferView> all(static_cast<std::size_t>(context_.size()));
@@ -84,7 +93,7 @@ void CodedMean::try_decoding(Scratch& scratch) const {
   }
 }
 
-void CodedMean::finish(Scratch& scratch, std::span<const std::uint8_t> takes_part) {
+void CodedMean::finish(Scratch& scratch, std::span<const std::uint8_t> takes_part, Left left) {
   const std::size_t length = count_of(bucket_);
   scratch.values.resize(std::max(scratch.values.size(), length));
   const std::span coded(scratch.values.data(), length);
@@ -105,10 +114,10 @@ void CodedMean::finish(Scratch& scratch, std::span<const std::uint8_t> takes_par
       return;
     }
     auto* const v = values_.data_ptr<Element>();
-    auto* const e = left_.defined() ? left_.data_ptr<Element>() : nullptr;
+    auto* const e = left_.defined() && left == Left::Follows ? left_.data_ptr<Element>() : nullptr;
     const auto beta = static_cast<Element>(decay_);
     for (std::size_t k = first; k < first + count; ++k) {
-      if (e != nullptr && std::isfinite(coded[k])) {
+      if (e != nullptr && std::isfinite(scratch.sum[k])) {
         e[k] = beta * e[k] + v[k] - static_cast<Element>(coded[k]);
       }
       v[k] = static_cast<Element>(scratch.sum[k] / ranks);

@@ -25,7 +25,8 @@ namespace bluefog::optimizers {
 /// so that q + e' = y on each rank, however rough C is. The mean has the same bits on all ranks.
 /// Nothing changes before `finish`: a round that fails leaves v and e as they were.
 ///
-/// The error e stays as it was where q is not finite: others got no number for it.
+/// The error e stays as it was where a rank's q is not finite: there is no mean then, and what a
+/// code has left would be lost with it.
 ///
 /// Cost per rank and vector: one all-gather of codes, n − 1 messages of the code's length; memory for
 /// the codes of all ranks, and for e a copy of v.
@@ -45,8 +46,16 @@ class CodedMean {
             std::shared_ptr<const ops::Compression> compression, std::optional<double> decay,
             std::size_t note_bytes);
 
-  /// Makes the code.
-  void encode(std::span<const std::byte> note, Scratch& scratch);
+  /// What becomes of e.
+  enum class Left : std::uint8_t {
+    Follows,  ///< y − q
+    Stays,    ///< as it was, whatever the mean is: it is not to be used
+  };
+
+  /// Makes the code. @return whether y is finite.
+  bool encode(std::span<const std::byte> note, Scratch& scratch);
+  /// The note that goes along, to be written between `encode` and `send`.
+  [[nodiscard]] std::span<std::byte> own_note();
   /// Sends it to all ranks.
   [[nodiscard]] Work send();
   /// The note that came along with a rank's code. After `send`'s work.
@@ -55,7 +64,8 @@ class CodedMean {
   void try_decoding(Scratch& scratch) const;
   /// v and e become what they are afterwards. After `send`'s work.
   /// @param takes_part by segment, the same on all ranks: 0 leaves v and e of a parameter. Empty: all.
-  void finish(Scratch& scratch, std::span<const std::uint8_t> takes_part = {});
+  void finish(Scratch& scratch, std::span<const std::uint8_t> takes_part = {},
+              Left left = Left::Follows);
   /// Leaves codes to calls that go on after a round has failed.
   void forget() { codes_ = nullptr; }
   /// e; undefined without a decay.
@@ -63,6 +73,7 @@ class CodedMean {
 
  private:
   [[nodiscard]] std::size_t message_bytes() const { return note_bytes_ + code_bytes_; }
+  [[nodiscard]] std::span<std::byte> own_message();
   [[nodiscard]] std::span<const std::byte> code_of(int rank) const;
 
   Context& context_;

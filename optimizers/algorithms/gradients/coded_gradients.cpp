@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "optimizers/buckets/flat_state.hpp"
@@ -15,12 +16,25 @@ CodedGradients::CodedGradients(Context& context, std::vector<Bucket>& buckets,
     means_.emplace_back(context, bucket, bucket.flat_gradients(), gradient_name(bucket),
                         code.compression,
                         code.has_error_feedback ? std::optional<double>(1.0) : std::nullopt,
-                        bucket.segments().size());
+                        bucket.segments().size() + 1);
   }
 }
 
+// The note: the flags, then whether all that is coded is finite.
 void CodedGradients::prepare(std::size_t b, std::span<const std::uint8_t> flags) {
-  means_[b].encode(std::as_bytes(flags), scratch_);
+  const bool is_finite = means_[b].encode(std::as_bytes(flags), scratch_);
+  means_[b].own_note().back() = static_cast<std::byte>(is_finite ? 1 : 0);
+}
+
+bool CodedGradients::are_finite() const {
+  return std::ranges::all_of(means_, [&](const CodedMean& mean) {
+    for (int rank = 0; rank < context_.size(); ++rank) {
+      if (mean.note_of(rank).back() == std::byte{0}) {
+        return false;
+      }
+    }
+    return true;
+  });
 }
 
 void CodedGradients::finish() {
@@ -29,6 +43,7 @@ void CodedGradients::finish() {
       mean.try_decoding(scratch_);
     }
   });
+  const auto left = are_finite() ? CodedMean::Left::Follows : CodedMean::Left::Stays;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     std::vector<std::uint8_t> any(buckets_[b].segments().size(), 0);
     for (int rank = 0; rank < context_.size(); ++rank) {
@@ -37,7 +52,7 @@ void CodedGradients::finish() {
         any[i] |= std::to_integer<std::uint8_t>(flags[i]);
       }
     }
-    means_[b].finish(scratch_, any);
+    means_[b].finish(scratch_, any, left);
     buckets_[b].set_flags(any);
   }
 }

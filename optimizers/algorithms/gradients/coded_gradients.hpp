@@ -12,6 +12,9 @@ namespace bluefog::optimizers {
 
 /// Means of codes of gradients (`CodedMean`, β = 1 or none), with the flags beside them. A parameter
 /// without a gradient on any rank keeps what its codes have left.
+///
+/// A round in which any gradient of any rank is not finite leaves what all codes have left as it was,
+/// on all ranks: such a step is not made (`GradScaler`), and what was sent in it is nowhere.
 class CodedGradients final : public GradientMeans {
  public:
   /// Arguments and errors are those of `make_gradient_means`.
@@ -27,6 +30,9 @@ class CodedGradients final : public GradientMeans {
   void restart() override;
 
  private:
+  /// Whether all that any rank has coded is.
+  [[nodiscard]] bool are_finite() const;
+
   Context& context_;
   std::vector<Bucket>& buckets_;
   std::shared_ptr<const ops::Compression> compression_;

@@ -132,12 +132,21 @@ void LowRankGradients::finish() {
           ops::allreduce_nonblocking(context_, view_of(messages_[b].later), options);
     }
   });
+  const bool is_finite = are_finite();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    take_in(b);
+    take_in(b, is_finite);
   }
 }
 
-void LowRankGradients::take_in(std::size_t b) {
+// The sums have the same bits on all ranks, and one that is not finite anywhere is not in the sum.
+bool LowRankGradients::are_finite() const {
+  return std::ranges::all_of(messages_, [](const Messages& messages) {
+    return messages.first.isfinite().all().item<bool>() &&
+           messages.later.isfinite().all().item<bool>();
+  });
+}
+
+void LowRankGradients::take_in(std::size_t b, bool goes_on) {
   const Messages& messages = messages_[b];
   const std::vector<std::uint8_t> any = flags_in(messages);
   for (const Part& part : messages.parts) {
@@ -146,7 +155,7 @@ void LowRankGradients::take_in(std::size_t b) {
       continue;
     }
     if (part.is_matrix()) {
-      take_matrix(messages, part, gradient);
+      take_matrix(messages, part, gradient, goes_on);
     } else {
       gradient.copy_(
           messages.first.narrow(0, part.first, gradient.numel()).reshape(gradient.sizes()));
@@ -156,10 +165,10 @@ void LowRankGradients::take_in(std::size_t b) {
 }
 
 void LowRankGradients::take_matrix(const Messages& messages, const Part& part,
-                                   const at::Tensor& gradient) const {
+                                   const at::Tensor& gradient, bool goes_on) const {
   const at::Tensor p = part.p_in(messages.first);
   const at::Tensor q = part.q_in(messages.later);
-  if (part.left.defined()) {
+  if (part.left.defined() && goes_on) {
     const at::Tensor left =
         as_matrix(gradient, part.shape) + part.left - product(p, part.q_in(messages.own));
     if (left.isfinite().all().item<bool>()) {
@@ -167,7 +176,9 @@ void LowRankGradients::take_matrix(const Messages& messages, const Part& part,
     }
   }
   gradient.copy_(product(p, q).reshape(gradient.sizes()));
-  part.q.copy_(q);
+  if (goes_on) {
+    part.q.copy_(q);
+  }
 }
 
 void LowRankGradients::forget() {

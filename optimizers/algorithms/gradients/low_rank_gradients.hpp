@@ -65,8 +65,12 @@ class LowRankGradients final : public GradientMeans {
   void add_part(Messages& messages, const Bucket& bucket, std::size_t segment,
                 const GradientCode& code);
   void begin_later(std::size_t b);
-  void take_in(std::size_t b);
-  void take_matrix(const Messages& messages, const Part& part, const at::Tensor& gradient) const;
+  /// Whether all sums of the round are finite.
+  [[nodiscard]] bool are_finite() const;
+  /// @param goes_on whether the next round goes on from this one's.
+  void take_in(std::size_t b, bool goes_on);
+  void take_matrix(const Messages& messages, const Part& part, const at::Tensor& gradient,
+                   bool goes_on) const;
   [[nodiscard]] std::vector<std::uint8_t> flags_in(const Messages& messages) const;
 
   Context& context_;
