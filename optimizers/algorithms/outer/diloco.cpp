@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "optimizers/algorithms/outer/coded_outer_steps.hpp"
+#include "optimizers/algorithms/outer/late_outer_steps.hpp"
 #include "optimizers/algorithms/outer/outer_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "topology/one_to_one.hpp"
@@ -44,7 +45,7 @@ AlgorithmRow diloco_row() {
       "steps.";
   row.source = "arXiv 2311.08105";
   row.memory = {.copies = 2,
-                .note = "4 with a compression, and the codes of all ranks",
+                .note = "4 with `outer_delay`; 4 with a compression, and the codes of all ranks",
                 .carried = "θ and v; with a compression e"};
   row.options = {outer_learning_rate(0.7),
                  outer_momentum(0.9),
@@ -55,7 +56,7 @@ AlgorithmRow diloco_row() {
                   .is_field = true},
                  error_decay(1.0)};
   row.mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"};
-  return row;
+  return with_outer_delay(std::move(row), OuterMomentum::nesterov, Averaging::Everybody);
 }
 
 AlgorithmRow gossip_diloco_row() {
@@ -66,7 +67,7 @@ AlgorithmRow gossip_diloco_row() {
   row.description = "DiLoCo whose outer steps average with neighbours, by default in random pairs.";
   row.source = "arXiv 2311.08105, G as in 2104.11981";
   row.memory = {.copies = 2,
-                .note = "with a compression choco's beside them",
+                .note = "4 with `outer_delay`; with a compression choco's beside them",
                 .carried = "θ and v; with a compression choco's"};
   row.options = {outer_learning_rate(0.7),
                  outer_momentum(0.9),
@@ -80,7 +81,7 @@ AlgorithmRow gossip_diloco_row() {
                   .least = 0.001,
                   .below = 2.0}};
   row.default_schedule = [](int size) { return topology::random_matching(size, 1); };
-  return row;
+  return with_outer_delay(std::move(row), OuterMomentum::nesterov, Averaging::Neighbors);
 }
 
 }  // namespace bluefog::optimizers
