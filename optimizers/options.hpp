@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +25,15 @@ namespace bluefog::optimizers {
 
 /// This rank's part of communication round 0, 1, …; called once for each, in order.
 using PlanOfRound = std::function<NeighborPlan(std::int64_t round)>;
+
+/// The moments that an Adam-like optimizer keeps of a parameter, where they lie; undefined ones where it
+/// has none yet.
+struct ParameterMoments {
+  at::Tensor first{};   ///< m, of gradients
+  at::Tensor second{};  ///< v, of their squares
+};
+/// The moments of one of the wrapped optimizer's parameters, after a step of it.
+using MomentsOf = std::function<ParameterMoments(const at::Tensor& parameter)>;
 
 /// How a `DistributedOptimizer` works. The same on all ranks.
 struct DistributedOptimizerOptions {
@@ -112,6 +123,11 @@ struct DistributedOptimizerOptions {
   /// The wrapped optimizer's learning rate, where torch's does not tell it, as an optimizer of
   /// Python's does not; empty: that of its first group.
   std::function<double()> learning_rate{};
+
+  /// The wrapped optimizer's moments, for algorithms that average them (`average_moments`), where its
+  /// class does not tell them, as one of Python's does not; empty: those of torch's Adam and AdamW,
+  /// and of `AccumAdam` and `AccumAdamW`.
+  MomentsOf moments{};
 
   /// For callers whose backward passes lead errors through other layers, as Python's do.
   RethrowInBackward rethrow_in_backward{};

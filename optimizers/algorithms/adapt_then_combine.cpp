@@ -2,6 +2,7 @@
 
 #include "optimizers/algorithms/adapt_in_backward.hpp"
 #include "optimizers/algorithms/consensus/adaptive_consensus.hpp"
+#include "optimizers/algorithms/momentum/moment_averages.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 
 namespace bluefog::optimizers {
@@ -15,7 +16,7 @@ void AdaptThenCombine::step(const Round& round, const StepBucket& step_bucket) {
 }
 
 AlgorithmRow adapt_then_combine_row() {
-  return with_consensus(
+  return with_moment_averages(with_consensus(
       {.name = "adapt_then_combine",
        .aliases = {"atc"},
        .equation = "x ← W (x − γ d)",
@@ -23,7 +24,8 @@ AlgorithmRow adapt_then_combine_row() {
        .source = "Chen and Sayed, Diffusion adaptation strategies, 2012; BlueFog",
        .overlap = "the local steps of the next buckets; with `step_in_backward` the rest of the "
                   "backward pass",
-       .memory = {.note = "1 with `consensus_step_size` or `consensus_decay`"},
+       .memory = {.note = "1 with `consensus_step_size` or `consensus_decay`; 1 or 2 with "
+                          "`average_moments`"},
        .options = {{.name = "step_in_backward",
                     .default_value = false,
                     .meaning = "buckets are stepped and sent in the backward pass",
@@ -38,7 +40,7 @@ AlgorithmRow adapt_then_combine_row() {
          }
          return std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
        }},
-      AdaptiveConsensus::Order::AdaptThenCombine);
+      AdaptiveConsensus::Order::AdaptThenCombine));
 }
 
 }  // namespace bluefog::optimizers

@@ -17,6 +17,7 @@
 #include "optimizers/wrapper/closure_refusal.hpp"
 #include "optimizers/wrapper/model_agreement.hpp"
 #include "optimizers/wrapper/saved_optimizer.hpp"
+#include "optimizers/wrapper/states/moments.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -56,6 +57,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
       return optimizer.param_groups().front().options().get_lr();
     };
   }
+  options_.moments = moments_of(options, optimizer);
   algorithm_ = make_algorithm(
       options_, *context_, buckets,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});

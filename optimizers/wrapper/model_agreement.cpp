@@ -11,6 +11,7 @@
 #include "optimizers/buckets/gradient_hooks.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/checks/model_statement.hpp"
+#include "optimizers/wrapper/states/moments.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -53,6 +54,9 @@ AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& opti
   }
   if (statement.problem.empty()) {
     statement.problem = why_doubled_momentum(row_of(options.algorithm), optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_no_moments(options, optimizer);
   }
   if (statement.problem.empty()) {
     statement.problem = why_not_stepped(options, optimizer);

@@ -143,7 +143,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
     opt::RowSums row_sums, std::shared_ptr<ops::Compression> compression,
     const std::optional<std::string>& schedule_name, const std::string& call_name,
-    py::object learning_rate) {
+    py::object learning_rate, py::object moments) {
   opt::DistributedOptimizerOptions options;
   options.call_name = call_name;
   options.row_sums = row_sums;
@@ -160,6 +160,18 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
   options.learning_rate = [rate = std::make_shared<PythonObject>(std::move(learning_rate))] {
     return in_python([&] { return rate->get()().cast<double>(); });
   };
+  if (!moments.is_none()) {
+    options.moments =
+        [of = std::make_shared<PythonObject>(std::move(moments))](const at::Tensor& parameter) {
+          return in_python([&] {
+            auto [first, second] =
+                of->get()(parameter)
+                    .cast<std::pair<std::optional<at::Tensor>, std::optional<at::Tensor>>>();
+            return opt::ParameterMoments{.first = first.value_or(at::Tensor()),
+                                         .second = second.value_or(at::Tensor())};
+          });
+        };
+  }
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
@@ -233,7 +245,7 @@ void bind_optimizers(py::module_& module) {
           py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none(),
           py::arg("schedule_name") = py::none(),
           py::arg("call_name") = opt::DistributedOptimizerOptions{}.call_name,
-          py::arg("learning_rate") = py::none())
+          py::arg("learning_rate") = py::none(), py::arg("moments") = py::none())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
                                                         "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 18> kCommonFields{"algorithm",
+constexpr std::array<std::string_view, 19> kCommonFields{"algorithm",
                                                          "schedule",
                                                          "make_schedule",
                                                          "plans",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 18> kCommonFields{"algorithm",
                                                          "reevaluates",
                                                          "buffers",
                                                          "learning_rate",
+                                                         "moments",
                                                          "rethrow_in_backward",
                                                          "call_name",
                                                          "on_failure",

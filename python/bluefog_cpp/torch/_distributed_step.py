@@ -30,7 +30,11 @@ from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
 from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried, resume
-from bluefog_cpp.torch._wrapped.local_optimizer import asks_for_closure, learning_rate_of
+from bluefog_cpp.torch._wrapped.local_optimizer import (
+    asks_for_closure,
+    learning_rate_of,
+    moments_of,
+)
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
 
 _numbers = itertools.count()
@@ -88,7 +92,8 @@ class DistributedStep:
                 self.context, [list(group["params"]) for group in optimizer.param_groups],
                 lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
                 by_bucket, self._reevaluates, call_name=maker,
-                learning_rate=lambda: learning_rate_of(this().wrapped), **options)
+                learning_rate=lambda: learning_rate_of(this().wrapped),
+                moments=moments_of(optimizer), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}

@@ -1,8 +1,15 @@
 """What the optimizer that is wrapped is like."""
 
 import inspect
+import weakref
+from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
+
+from bluefog_cpp.torch._accum_adam import AccumAdam
+
+MomentsOf: TypeAlias = Callable[[torch.Tensor], tuple[torch.Tensor | None, torch.Tensor | None]]
 
 
 def asks_for_closure(optimizer: type[torch.optim.Optimizer]) -> bool:
@@ -14,3 +21,19 @@ def asks_for_closure(optimizer: type[torch.optim.Optimizer]) -> bool:
 def learning_rate_of(optimizer: torch.optim.Optimizer) -> float:
     """That of the first group; 1 for optimizers that have none."""
     return float(optimizer.param_groups[0].get("lr", 1.0))
+
+
+def moments_of(optimizer: torch.optim.Optimizer) -> MomentsOf | None:
+    """Finds the moments of a parameter, `exp_avg` and `exp_avg_sq`, where they lie, None before its
+    first gradient; None for optimizers whose state is not known to have them."""
+    if not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam,
+                                  torch.optim.RAdam, AccumAdam)):
+        return None
+    this = weakref.ref(optimizer)
+
+    def moments(parameter: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        found = this()
+        state = {} if found is None else found.state.get(parameter, {})
+        return state.get("exp_avg"), state.get("exp_avg_sq")
+
+    return moments

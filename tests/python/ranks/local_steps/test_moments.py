@@ -1,0 +1,78 @@
+"""Adapt-then-combine around Adam's family whose moments are averaged with the parameters."""
+
+import pytest
+import torch
+
+import bluefog_cpp
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+from conftest import needs
+from simulation import flat, loss_of, mixing, model_of
+
+MAKERS = {
+    "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.02),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.3),
+    "NAdam": lambda parameters: torch.optim.NAdam(parameters, lr=0.02),
+    "RAdam": lambda parameters: torch.optim.RAdam(parameters, lr=0.02),
+    "AccumAdam": lambda parameters: bf.AccumAdam(parameters, lr=0.02, accumulation=2),
+}
+MOMENTS = {1: ("exp_avg",), 2: ("exp_avg", "exp_avg_sq")}
+
+
+def train(model, optimizer, rank, steps):
+    for step in steps:
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+
+
+def wrapped(model, make, size, moments):
+    return bf.DecentralizedOptimizer(make(model.parameters()), model, bucket_bytes=64,
+                                     schedule=topology_util.ExponentialGraph(size),
+                                     numbers={"average_moments": moments})
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_moments_are_averaged_after_the_local_step(maker, moments, rank, size):
+    make = MAKERS[maker]
+    weights = torch.as_tensor(mixing(topology_util.ExponentialGraph(size)))[rank]
+    model, plain_model = model_of(rank), model_of(rank)
+    optimizer, plain = wrapped(model, make, size, moments), make(plain_model.parameters())
+
+    def average(value):
+        value.copy_(torch.tensordot(weights, bf.allgather(value.unsqueeze(0)), 1))
+
+    for step in range(6):
+        train(model, optimizer, rank, [step])
+        train(plain_model, plain, rank, [step])
+        for parameter in plain_model.parameters():
+            average(parameter.data)
+            for name in MOMENTS[moments] if parameter.grad is not None else ():
+                average(plain.state[parameter][name])
+        torch.testing.assert_close(flat(model), flat(plain_model), rtol=0, atol=1e-12)
+    for parameter, other in zip(model.parameters(), plain_model.parameters()):
+        for name in ("exp_avg", "exp_avg_sq") if other.grad is not None else ():
+            torch.testing.assert_close(optimizer.state[parameter][name], plain.state[other][name],
+                                       rtol=0, atol=1e-12)
+
+
+def test_a_run_that_resumes_has_the_same_bits(rank, size):
+    models = [model_of(rank), model_of(rank)]
+    first, second = (wrapped(model, MAKERS["AdamW"], size, 2) for model in models)
+    train(models[0], first, rank, range(3))
+    models[1].load_state_dict(models[0].state_dict())
+    second.load_state_dict(first.state_dict())
+    for model, optimizer in zip(models, (first, second)):
+        train(model, optimizer, rank, range(3, 6))
+    assert flat(models[0]).equal(flat(models[1]))
+
+
+def test_optimizers_without_moments_are_refused_on_all_ranks(rank, size):
+    needs(2)
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match="average_moments 1: expected an optimizer with moments, Adam, AdamW"):
+        wrapped(model_of(0), lambda parameters: torch.optim.SGD(parameters, lr=0.1), size, 1)
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="average_moments 2"):
+        make = MAKERS["Adam"] if rank == 0 else lambda parameters: torch.optim.SGD(parameters, 0.1)
+        wrapped(model_of(0), make, size, 2)
