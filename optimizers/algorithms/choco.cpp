@@ -12,7 +12,9 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allgather.hpp"
+#include "optimizers/algorithms/codes/coded_rounds.hpp"
 #include "optimizers/algorithms/codes/coded_values.hpp"
+#include "optimizers/algorithms/codes/consensus_step.hpp"
 #include "optimizers/algorithms/codes/copy_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
@@ -65,6 +67,29 @@ std::string subject(const DistributedOptimizerOptions& options) {
   return options.algorithm == AlgorithmName::Choco
              ? std::string("choco")
              : fmt::format("{} with a compression", options.algorithm.text());
+}
+
+/// Local steps change nothing: values become their averages.
+CodedRounds rounds_of(const Schedule& schedule, const ops::Compression& compression) {
+  return {
+      .schedule = schedule,
+      .compression = compression,
+      .update = [](std::span<double> theta, std::span<double> /*carried*/,
+                   std::span<const double> average) { std::ranges::copy(average, theta.begin()); }};
+}
+
+std::string why_unfit_choco(const DistributedOptimizerOptions& options, const Schedule& schedule) {
+  const std::string problem = why_no_copies(options, schedule);
+  return problem.empty()
+             ? why_unfit_step(options, rounds_of(schedule, *compression_of(options)), {})
+             : problem;
+}
+
+std::unique_ptr<Algorithm> make_choco(const AlgorithmParts& parts) {
+  const Schedule schedule = mixing_of(parts.options, parts.context.size());
+  const auto compression = compression_of(parts.options);
+  return std::make_unique<Choco>(parts.context, parts.buckets, schedule, compression,
+                                 consensus_step_of(parts, rounds_of(schedule, *compression), {}));
 }
 
 }  // namespace
@@ -334,23 +359,14 @@ AlgorithmRow choco_row() {
                    .default_value = "int4",
                    .meaning = "C, a name of `ops::compression_named`",
                    .is_field = true},
-                  {.name = "consensus_step_size",
-                   .default_value = 1.0,
-                   .meaning = "κ, from 0.001 to below 2",
-                   .least = 0.001,
-                   .below = 2.0}},
+                  consensus_step_option()},
       .mixing = {.stochastic = Stochastic::RowsAndColumns},
       .full_precision_because = "small differences add up in its copies",
-      .why_unfit_schedule = why_no_copies,
+      .why_unfit_schedule = why_unfit_choco,
       .why_unfit_plan =
           [](const DistributedOptimizerOptions& options, const NeighborPlan& /*plan*/,
              const NeighborPlan* /*before*/) { return why_no_copies_for_plans(options); },
-      .make =
-          [](AlgorithmParts parts) {
-            return std::make_unique<Choco>(
-                parts.context, parts.buckets, mixing_of(parts.options, parts.context.size()),
-                compression_of(parts.options), parts.number("consensus_step_size"));
-          }};
+      .make = make_choco};
 }
 
 }  // namespace bluefog::optimizers

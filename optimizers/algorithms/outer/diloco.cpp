@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "optimizers/algorithms/codes/consensus_step.hpp"
 #include "optimizers/algorithms/outer/coded_outer_steps.hpp"
 #include "optimizers/algorithms/outer/late_outer_steps.hpp"
 #include "optimizers/algorithms/outer/outer_steps.hpp"
@@ -75,11 +76,7 @@ AlgorithmRow gossip_diloco_row() {
                   .default_value = "none",
                   .meaning = "C of choco, which averages then; a name of `ops::compression_named`",
                   .is_field = true},
-                 {.name = "consensus_step_size",
-                  .default_value = 1.0,
-                  .meaning = "κ of choco, from 0.001 to below 2",
-                  .least = 0.001,
-                  .below = 2.0}};
+                 consensus_step_option()};
   row.default_schedule = [](int size) { return topology::random_matching(size, 1); };
   return with_outer_delay(std::move(row), OuterMomentum::nesterov, Averaging::Neighbors);
 }

@@ -10,9 +10,10 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/adapt_then_combine.hpp"
 #include "optimizers/algorithms/choco.hpp"
+#include "optimizers/algorithms/codes/coded_rounds.hpp"
+#include "optimizers/algorithms/codes/consensus_step.hpp"
 #include "optimizers/algorithms/gossip_pga.hpp"
 #include "optimizers/algorithms/local_sgd.hpp"
-#include "optimizers/algorithms/outer/coded_rounds.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
@@ -21,8 +22,6 @@
 
 namespace bluefog::optimizers {
 namespace {
-
-constexpr const char* kChocoStep = "consensus_step_size";
 
 std::string why_unfit_rule(const DistributedOptimizerOptions& options, const OuterMomentum& rule,
                            const Schedule& schedule) {
@@ -37,6 +36,23 @@ std::string why_unfit_rule(const DistributedOptimizerOptions& options, const Out
                    rule.learning_rate == 0.0 ? ", but a rate above 0" : "");
 }
 
+CodedRounds rounds_of(const OuterMomentum& rule, const Schedule& schedule,
+                      const ops::Compression& compression) {
+  return {.schedule = schedule,
+          .compression = compression,
+          .update = [rule](std::span<double> theta, std::span<double> v,
+                           std::span<const double> average) {
+            for (std::size_t k = 0; k < theta.size(); ++k) {
+              rule.move(theta[k], v[k], average[k]);
+            }
+          }};
+}
+
+std::string text_of(const OuterMomentum& rule) {
+  return fmt::format("outer_momentum {}, outer_learning_rate {}, ", rule.momentum,
+                     rule.learning_rate);
+}
+
 /// CHOCO's demands, and the growth with the code itself.
 std::string why_unfit_code(const DistributedOptimizerOptions& options, const OuterMomentum& rule,
                            const Schedule& schedule) {
@@ -49,18 +65,21 @@ std::string why_unfit_code(const DistributedOptimizerOptions& options, const Out
   if (std::string problem = why_unfit(row, schedule, options.row_sums); !problem.empty()) {
     return problem;
   }
-  const double step = number_of(options, kChocoStep);
-  const double growth = growth_per_coded_round(rule, schedule, *options.compression, step);
-  constexpr double kDiesOut = 0.9999;
-  return growth < kDiesOut || schedule.size() == 1
-             ? std::string()
-             : fmt::format(
-                   "compression {}, outer_momentum {}, outer_learning_rate {}, {} {}: {} expects "
-                   "differences between ranks to die out over the schedule where there are no "
-                   "gradients, found a factor of {:.4g} a round; use a code that keeps more, or "
-                   "smaller ones",
-                   options.compression->name(), rule.momentum, rule.learning_rate, kChocoStep, step,
-                   options.algorithm.text(), growth);
+  return why_unfit_step(options, rounds_of(rule, schedule, *options.compression), text_of(rule));
+}
+
+/// CHOCO over the schedule of the options, for outer steps by `rule`.
+std::unique_ptr<Algorithm> make_coded_averages(const AlgorithmParts& parts,
+                                               const OuterMomentum& rule) {
+  if (parts.options.plans) {
+    throw InvalidArgument(fmt::format("rank {}, DistributedOptimizer: {}", parts.context.rank(),
+                                      why_no_copies_for_plans(parts.options)));
+  }
+  const Schedule schedule = mixing_of(parts.options, parts.context.size());
+  const auto& compression = parts.options.compression;
+  return std::make_unique<Choco>(
+      parts.context, parts.buckets, schedule, compression,
+      consensus_step_of(parts, rounds_of(rule, schedule, *compression), text_of(rule)));
 }
 
 }  // namespace
@@ -208,13 +227,7 @@ AlgorithmRow outer_row_of_neighbors(const MomentumOuterSteps::RuleOf& rule) {
   row.make = [rule](AlgorithmParts parts) {
     std::unique_ptr<Algorithm> averages;
     if (parts.options.compression) {
-      if (parts.options.plans) {
-        throw InvalidArgument(fmt::format("rank {}, DistributedOptimizer: {}", parts.context.rank(),
-                                          why_no_copies_for_plans(parts.options)));
-      }
-      averages = std::make_unique<Choco>(parts.context, parts.buckets,
-                                         mixing_of(parts.options, parts.context.size()),
-                                         parts.options.compression, parts.number(kChocoStep));
+      averages = make_coded_averages(parts, rule(parts.options));
     } else {
       averages = std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
     }
