@@ -249,14 +249,6 @@ bool CallDriver::drop_messages_of_failed_calls() {
   return dropped;
 }
 
-bool CallDriver::may_have_sent(int rank, const CallState& call) const {
-  if (!call.exchange.is_behind_another(rank, parts_.ledger)) {
-    return false;
-  }
-  const auto standing = parts_.peers.standing_of(rank);
-  return !standing || standing->begun.call >= call.index;
-}
-
 void CallDriver::fail_calls_on_dead_peers() {
   if (progress_hook_) {
     report_dead_peers_to_hook();
@@ -277,8 +269,7 @@ void CallDriver::fail_calls_on_dead_peers() {
       for (const auto& ranks : {rests ? exchange.lacking_sources() : exchange.awaited_sources(),
                                 exchange.awaited_readers()}) {
         for (const int rank : ranks) {
-          if (auto cause = parts_.peers.cause_of_death(rank);
-              cause && !may_have_sent(rank, queued.state())) {
+          if (auto cause = parts_.hopeless.why_lost(rank, queued.state(), parts_.ledger)) {
             return Death{rank, std::move(*cause)};
           }
         }

@@ -76,9 +76,6 @@ class CallDriver {
   bool look_for_losses();
   /// Revokes all calls where a rank that does not come is as good as lost. @return whether it is.
   bool give_up_the_late(const Operation& operation, const std::string& why);
-  /// Whether `rank`, which is gone, may have sent its message to `call`: one of an earlier call that
-  /// waits for others stands before it.
-  [[nodiscard]] bool may_have_sent(int rank, const CallState& call) const;
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
   /// Ends calls whose messages will never be sent, found so at several looks (`Inquiries` asks).

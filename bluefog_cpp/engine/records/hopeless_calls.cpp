@@ -59,6 +59,18 @@ std::string HopelessCalls::why_unmatched(const Operation& operation) const {
   return {};
 }
 
+std::optional<std::string> HopelessCalls::why_lost(int rank, const CallState& call,
+                                                   const PeerReports& reports) const {
+  auto cause = peers_.cause_of_death(rank);
+  if (cause && call.exchange.is_behind_another(rank, reports)) {
+    const auto standing = peers_.standing_of(rank);
+    if (!standing || standing->begun.call >= call.index) {
+      return std::nullopt;
+    }
+  }
+  return cause;
+}
+
 std::optional<HopelessCalls::Deadlock> HopelessCalls::find_deadlock(
     const Operation& operation) const {
   const Operation& blocking = queue_.blocking(operation);

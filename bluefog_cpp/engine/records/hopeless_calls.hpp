@@ -28,6 +28,10 @@ class HopelessCalls {
   /// Why a rank that `operation` waits for sends nothing in this call: it makes it as another one,
   /// or has ended it. Empty while it may. A report of that rank may be on its way, and says more.
   [[nodiscard]] std::string why_unmatched(const Operation& operation) const;
+  /// Why `rank` does nothing more for `call`: its cause of death. Nothing while it lives, and where
+  /// its message may have come, behind one of an earlier call that waits for others.
+  [[nodiscard]] std::optional<std::string> why_lost(int rank, const CallState& call,
+                                                    const PeerReports& reports) const;
   /// Two ranks have waited for each other this long, or half of BLUEFOG_TIMEOUT, before they count
   /// as hopeless: a thread that has made no call yet may end the wait.
   static constexpr std::chrono::seconds kPatience{10};

@@ -28,13 +28,9 @@ from bluefog_cpp.torch._own.rows import made_for
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
+from bluefog_cpp.torch._wrapped import local_optimizer
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
 from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried, resume
-from bluefog_cpp.torch._wrapped.local_optimizer import (
-    asks_for_closure,
-    learning_rate_of,
-    moments_of,
-)
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
 
 _numbers = itertools.count()
@@ -59,7 +55,8 @@ class DistributedStep:
         is_hooked = getattr(base.step, "hooked", False)
         self._plain_step = base.step.__wrapped__ if is_hooked else base.step
         is_torchs = base.__module__.startswith(("torch.optim", "bluefog_cpp.torch."))
-        self._needs_closure = issubclass(base, torch.optim.LBFGS) or asks_for_closure(base)
+        self._needs_closure = (issubclass(base, torch.optim.LBFGS) or
+                               local_optimizer.asks_for_closure(base))
         # Optimizers of others may call the closure as they like (SAM does, after a step uphill).
         self._reevaluates = self._needs_closure or (not is_torchs and row.allows_reevaluation)
         self._is_stepping = False
@@ -92,8 +89,8 @@ class DistributedStep:
                 self.context, [list(group["params"]) for group in optimizer.param_groups],
                 lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
                 by_bucket, self._reevaluates, call_name=maker,
-                learning_rate=lambda: learning_rate_of(this().wrapped),
-                moments=moments_of(optimizer), **options)
+                learning_rate=lambda: local_optimizer.learning_rate_of(this().wrapped),
+                moments=local_optimizer.moments_of(optimizer), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
@@ -348,9 +345,8 @@ class DistributedStep:
             raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
                                     f"{_arguments.shown(closure)}")
         if self._needs_closure and closure is None:
-            name = type(self._optimizer()).__name__
-            raise InvalidArgument(
-                f"{where}: closure: expected a function, which {name} calls, found None")
+            raise InvalidArgument(f"{where}: closure: expected a function, which "
+                                  f"{type(self._optimizer()).__name__} calls, found None")
 
     def _unscale(self) -> None:
         """GradScaler leaves this to us. A rank that found an infinity makes no local step, but
