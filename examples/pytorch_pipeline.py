@@ -60,10 +60,12 @@ def parse_arguments():
 
 
 def load_images(folder):
-    """Images and labels to train and to test with, and the number of classes."""
-    if any((folder / name).exists() for name in ("data_batch_1.bin", "train.bin")):
-        train, test, classes = cifar.load(folder)
-        return train.tensors, test.tensors, classes
+    """Images and labels to train and to test with, and the number of classes. CIFAR's files may lie
+    in the folder that its archives have."""
+    for inner in (folder, folder / "cifar-10-batches-bin", folder / "cifar-100-binary"):
+        if any((inner / name).exists() for name in ("data_batch_1.bin", "train.bin")):
+            train, test, classes = cifar.load(inner)
+            return train.tensors, test.tensors, classes
     return (*idx.load_parts(folder), idx.CLASSES)
 
 

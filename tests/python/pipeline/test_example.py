@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import random
 import re
 import runpy
 import sys
@@ -169,6 +170,27 @@ def test_files_of_rank_zero_that_cannot_be_end_all_ranks_before_they_train(run, 
     with pytest.raises(SystemExit) as ended:
         run(*words, option, shared)  # a folder
     assert "Is a directory" in str(ended.value)
+
+
+@pytest.mark.parametrize("inner", (".", "cifar-100-binary"))
+def test_the_files_of_cifar_100(run, shared, inner):
+    """Records of two label bytes, of which the second counts, in the folder or as unpacked."""
+    folder, rng = shared / inner, random.Random(2)
+    if dist.get_rank() == 0:
+        folder.mkdir(exist_ok=True)
+        for name, count in (("train.bin", 24), ("test.bin", 8)):
+            (folder / name).write_bytes(b"".join(
+                bytes([19, index % 100]) + rng.randbytes(3072) for index in range(count)))
+        written(shared, "layers: 3\nwidth: 16\nheads: 2\npatch: 8\nepochs: 1\nbatch_size: 12\n")
+    dist.barrier()
+    run(shared / "run.yaml", "--data", shared, "--metrics", shared / "metrics")
+    if dist.get_rank() == 0:
+        lines = [json.loads(line) for line in (shared / "metrics").read_text().splitlines()]
+        # Images of three channels in 16 patches, and 100 classes.
+        width = 16
+        expected = (3 * 64 + 1 + 16) * width + 3 * (12 * width + 13) * width + 102 * width + 100
+        assert lines[0]["parameters"] == expected
+        assert [line["rows"] for line in lines if line["event"] == "step"] == [12, 12]
 
 
 def test_a_loss_that_is_no_number_ends_the_run(run, shared):
