@@ -65,23 +65,35 @@ std::optional<double> best_step(const CodedRounds& rounds, bool has_momentum) {
   return best;
 }
 
+std::string subject_of(const CodedRounds& rounds, std::string_view others) {
+  return fmt::format("compression {}, {}{}", rounds.compression.name(), others, kStepName);
+}
+
+std::string expected_by(const DistributedOptimizerOptions& options) {
+  return fmt::format(
+      "{} expects differences between ranks to die out over the schedule where there are no "
+      "gradients, found",
+      options.algorithm.text());
+}
+
+std::string refusal_of_all(const DistributedOptimizerOptions& options, const CodedRounds& rounds,
+                           std::string_view others) {
+  return fmt::format(
+      "{} 0: {} none from 1 down to 1/512 with which they do; use a code that keeps "
+      "more{}",
+      subject_of(rounds, others), expected_by(options),
+      others.empty() ? "" : ", or a smaller momentum");
+}
+
+// Codes that may fail are tried where all ranks hear of it, others when the algorithm is made.
 std::string step_refusal(const DistributedOptimizerOptions& options, const CodedRounds& rounds,
                          std::string_view others) {
   const double step = number_of(options, kStepName);
   const bool has_momentum = !others.empty();
-  const std::string subject =
-      fmt::format("compression {}, {}{}", rounds.compression.name(), others, kStepName);
-  const std::string expected = fmt::format(
-      "{} expects differences between ranks to die out over the schedule where there are no "
-      "gradients, found",
-      options.algorithm.text());
   if (step == 0.0) {
-    return best_step(rounds, has_momentum)
+    return !rounds.compression.may_throw() || best_step(rounds, has_momentum)
                ? std::string()
-               : fmt::format(
-                     "{} 0: {} none from 1 down to 1/512 with which they do; use a code that "
-                     "keeps more{}",
-                     subject, expected, has_momentum ? ", or a smaller momentum" : "");
+               : refusal_of_all(options, rounds, others);
   }
   const std::optional<double> growth = needs_no_trial(rounds, step, has_momentum)
                                            ? std::nullopt
@@ -90,7 +102,8 @@ std::string step_refusal(const DistributedOptimizerOptions& options, const Coded
     return {};
   }
   const std::optional<double> fit = best_step(rounds, has_momentum);
-  return fmt::format("{} {}: {} a factor of {:.4g} a round; {}", subject, step, expected, *growth,
+  return fmt::format("{} {}: {} a factor of {:.4g} a round; {}", subject_of(rounds, others), step,
+                     expected_by(options), *growth,
                      fit ? fmt::format("with {} {} they do", kStepName, *fit)
                          : std::string("use a code that keeps more, or smaller ones"));
 }
@@ -130,9 +143,9 @@ double consensus_step_of(const AlgorithmParts& parts, const CodedRounds& rounds,
   }
   const std::optional<double> found = best_step(rounds, !others.empty());
   if (!found) {
-    throw InternalError(fmt::format("rank {}, {}: expected a {} that is fit, found none",
-                                    parts.context.rank(), parts.options.algorithm.text(),
-                                    kStepName));
+    throw InvalidArgument(fmt::format("rank {}, {}: {}", parts.context.rank(),
+                                      parts.options.call_name,
+                                      refusal_of_all(parts.options, rounds, others)));
   }
   if (*found < 1.0 && parts.context.rank() == 0) {
     parts.context.log().info(
