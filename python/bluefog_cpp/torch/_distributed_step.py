@@ -266,10 +266,7 @@ class DistributedStep:
 
     def carried(self) -> dict[str, Any] | None:
         """For `resume`; None where the optimizer has ended."""
-        if self._core is None:
-            return None
-        in_round = self._core.step_count % self.period if self.sums_gradients else 0
-        return carried_by(self.algorithm, self._core, in_round)
+        return carried_by(self.algorithm, self._core, self.period if self.sums_gradients else 1)
 
     def check_carried(self, carried: Any) -> None:
         """Raises InvalidArgument for what `resume` cannot go on from."""

@@ -13,14 +13,18 @@ CARRIED = "bluefog_cpp"
 COUNTS = ("step_count", "round_count")
 
 
-def carried_by(name: str, algorithm: core.DistributedOptimizer, in_round: int) -> dict[str, Any]:
+def carried_by(name: str, algorithm: core.DistributedOptimizer | None,
+               steps_of_sum: int) -> dict[str, Any] | None:
     """Its tensors, which may be none, with the counts of steps and rounds, which graphs and every
-    k-th step go by.
+    k-th step go by; None of an optimizer that has ended.
 
-    in_round: steps that gradients have added up in since the last round; their sums are not saved,
-    so that the round begins anew.
+    steps_of_sum: steps in which gradients add up before a round. Sums are not saved, so that a
+    round of which some steps are made begins anew.
     """
-    return {"algorithm": name, "step_count": algorithm.step_count - in_round,
+    if algorithm is None:
+        return None
+    steps = algorithm.step_count
+    return {"algorithm": name, "step_count": steps - steps % steps_of_sum,
             "round_count": algorithm.round_count, "tensors": dict(algorithm.carried())}
 
 
