@@ -98,6 +98,11 @@ class Bootstrap {
   /// On a process that waits to join: returns when the ranks have taken it in. `why_gone`,
   /// `deadline` and `admits` do not matter. @throws StateError where they do not, or have left.
   [[nodiscard]] virtual Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits);
+  /// A rank that calls have waited for already: `regroup` waits for it until `deadline` at most, where
+  /// all others have come.
+  void expect_late(int rank, Deadline deadline) { late_ = {.rank = rank, .deadline = deadline}; }
+  /// Whether there is one.
+  [[nodiscard]] bool expects_late() const noexcept { return late_.rank >= 0; }
   /// Whether processes wait to join. Cost: some messages to what the ranks meet in.
   [[nodiscard]] virtual bool has_applicants() { return false; }
   /// Whether this process waits to join: it is alone until `regroup`.
@@ -124,11 +129,19 @@ class Bootstrap {
   virtual void limit_shutdown(std::chrono::nanoseconds /*longest*/) noexcept {}
 
  protected:
+  /// A rank that is not waited for as long as others.
+  struct Late {
+    int rank = -1;      ///< -1: there is none
+    Deadline deadline;  ///< until when it is waited for
+  };
+  /// What `expect_late` was given.
+  [[nodiscard]] const Late& late() const noexcept { return late_; }
   /// What `set_look` was given.
   [[nodiscard]] const std::function<void()>& look() const noexcept { return look_; }
 
  private:
   std::function<void()> look_;
+  Late late_{};
 };
 
 }  // namespace bluefog

@@ -248,8 +248,11 @@ class ThreadBootstrap : public Bootstrap {
 
   [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits) override {
     const std::atomic<bool> never{false};
-    const Regrouping::Coming coming{
-        .why_gone = std::move(why_gone), .admits = admits, .deadline = deadline};
+    const Regrouping::Coming coming{.why_gone = std::move(why_gone),
+                                    .admits = admits,
+                                    .deadline = deadline,
+                                    .late = late().rank,
+                                    .late_deadline = late().deadline};
     const auto verdict = regrouping_->meet(coming, never);
     const auto own =
         static_cast<int>(std::ranges::find(verdict.ranks, rank_) - verdict.ranks.begin());

@@ -256,6 +256,9 @@ Bootstrap::Regrouped ContextCore::regroup(bool admits) {
   constexpr std::chrono::nanoseconds kMost = std::chrono::seconds(30);
   // Ranks that meet to take somebody in may be a step behind; interrupted, they would keep it out.
   const auto patience = admits ? std::clamp(settings_.timeout / 20, kLeast, kMost) : kLeast;
+  if (const auto rank = lost_rank(*engine_); rank && !bootstrap_->expects_late()) {
+    bootstrap_->expect_late(*rank, Deadline::after(std::max(settings_.timeout / 10, kLeast)));
+  }
   const auto calls = std::make_shared<LastCalls>(
       family_, fmt::format("rank {} has called shrink()", rank()), patience);
   bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });

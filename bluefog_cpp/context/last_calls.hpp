@@ -3,13 +3,27 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/engine/context_family.hpp"
+#include "bluefog_cpp/engine/engine.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
+
+/// The rank for which calls have been revoked, if they have: it was waited for until the timeout, has
+/// ended, or is the first that wants another group.
+inline std::optional<int> lost_rank(Engine& engine) {
+  try {
+    engine.check_revoked("shrink");
+    return std::nullopt;
+  } catch (const RankLostError& error) {
+    return error.rank();
+  }
+}
 
 /// The calls of a family whose ranks meet to go on as another group. Any thread.
 class LastCalls {

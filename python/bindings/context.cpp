@@ -1,5 +1,7 @@
 #include "bluefog_cpp/context.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,6 +101,14 @@ void bind_context(py::module_& module) {
       .def(
           "regroup", [](Context& c) { return prepared(c.regroup()); }, WithoutGil(),
           "The same with the processes that wait to join.")
+      .def(
+          "expect_late",
+          [](Context& c, int rank) {
+            constexpr std::chrono::nanoseconds kLeast = std::chrono::seconds(1);
+            c.core().bootstrap().expect_late(
+                rank, Deadline::after(std::max(c.settings().timeout / 10, kLeast)));
+          },
+          py::arg("rank"), "A copy of this context has waited for it already: see Bootstrap.")
       .def_property_readonly("is_applicant", &Context::is_applicant,
                              "Whether this process waits to join.")
       .def_property_readonly("membership",

@@ -104,7 +104,7 @@ class Disturber:
             return
         process = self.random.choice(sorted(free, key=lambda each: each.slot))
         seconds = {"kill": 0, "stop": self.random.uniform(1, min(5, self.timeout / 4)),
-                   "out": 2.5 * self.timeout + 5}[kind]
+                   "out": 1.5 * self.timeout + 5}[kind]
         event = Event(kind, process, self.job, seconds)
         if not self.send(process, signal.SIGKILL if kind == "kill" else signal.SIGSTOP):
             return

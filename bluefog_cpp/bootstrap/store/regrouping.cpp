@@ -214,21 +214,25 @@ std::optional<Regrouping::Verdict> Regrouping::attempt(const Coming& coming,
       announce(coming.admits, gone);  // others may not see that end
     }
     const bool is_late = coming.deadline.expired();
-    if (is_late) {
+    const bool is_one_late = coming.late_deadline.expired();
+    if (is_late || is_one_late) {
       look_for_arrivals(arrivals);
     }
+    const auto is_awaited = [&](int rank) {
+      return !is_late && !(is_one_late && rank == coming.late);
+    };
     const bool is_lowest = is_for_none_below(place_.rank, [&](int rank) {
-      return find(gone, rank) == nullptr && (!is_late || arrivals.has(rank));
+      return find(gone, rank) == nullptr && (is_awaited(rank) || arrivals.has(rank));
     });
     if (!is_lowest) {
       continue;
     }
     look_for_arrivals(arrivals);
     const bool is_nobody_awaited = is_for_none_below(place_.size, [&](int rank) {
-      return !arrivals.has(rank) && find(gone, rank) == nullptr &&
+      return !arrivals.has(rank) && is_awaited(rank) && find(gone, rank) == nullptr &&
              find(arrivals.said_gone, rank) == nullptr;
     });
-    if (is_nobody_awaited || is_late) {
+    if (is_nobody_awaited) {
       return conclude(arrivals, gone);
     }
   }

@@ -50,6 +50,8 @@ class Regrouping {
     Bootstrap::WhyGone why_gone;  ///< as of `Bootstrap::regroup`
     bool admits = false;          ///< likewise
     Deadline deadline;            ///< likewise
+    int late = -1;                ///< the rank of `Bootstrap::expect_late`
+    Deadline late_deadline{};     ///< likewise
   };
 
   /// @param place that of the group which is left. @param attempt the one that its ranks are at.

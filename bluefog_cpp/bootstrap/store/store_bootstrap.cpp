@@ -125,8 +125,11 @@ Bootstrap::Regrouped StoreBootstrap::regroup(WhyGone why_gone, Deadline deadline
   const std::string what =
       fmt::format("shrink on rank {}, over {}", rank(), place().store->description());
   const auto verdict = std::make_shared<Regrouping::Verdict>();
-  const Regrouping::Coming coming{
-      .why_gone = std::move(why_gone), .admits = admits, .deadline = deadline};
+  const Regrouping::Coming coming{.why_gone = std::move(why_gone),
+                                  .admits = admits,
+                                  .deadline = deadline,
+                                  .late = late().rank,
+                                  .late_deadline = late().deadline};
   in_the_store(what, for_latecomers(deadline),
                [held = regrouping_, verdict, coming](const std::atomic<bool>& is_over) {
                  *verdict = held->meet(coming, is_over);

@@ -252,6 +252,8 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
                     and (isinstance(error, TimeoutError) or _hears_of_loss(context)))):
             raise
         loss = getattr(error, "result", None)
+        if isinstance(error, RankLostError):
+            current().context.expect_late(error.rank)
     shrink()
     return loss
 

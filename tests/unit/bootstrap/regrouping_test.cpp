@@ -69,6 +69,15 @@ class Group {
     const std::atomic<bool> is_over{false};
     return rank(own).meet({.why_gone = why_gone(gone), .deadline = deadline}, is_over);
   }
+  /// For ever, but for a rank that was waited for before.
+  Regrouping::Verdict meet_without(int own, int late) {
+    const std::atomic<bool> is_over{false};
+    return rank(own).meet({.why_gone = why_gone({}),
+                           .deadline = Deadline::never(),
+                           .late = late,
+                           .late_deadline = Deadline::after(milliseconds(1))},
+                          is_over);
+  }
   bool settle(int own, const Regrouping::Verdict& verdict, bool is_ready,
               const std::vector<int>& gone = {}, Deadline deadline = Deadline::after(kPatience)) {
     const std::atomic<bool> is_over{false};
@@ -200,6 +209,19 @@ TEST(Regrouping, ALateRankHearsThatTheOthersHaveGoneOn) {
     }
     EXPECT_THAT(group.meet(rank, {}, Deadline::after(milliseconds(200))).ranks, ElementsAre(1, 2));
   });
+}
+
+TEST(Regrouping, ARankThatWasWaitedForIsNotWaitedForAgain) {
+  for (const int late : {0, 1}) {
+    Group group(4);
+    on({1 - late, 2, 3}, [&](int rank) {
+      std::this_thread::sleep_for(
+          milliseconds(rank == 3 ? 200 : 0));  // the others wait for this one
+      const auto verdict = group.meet_without(rank, late);
+      EXPECT_THAT(verdict.ranks, ElementsAre(1 - late, 2, 3));
+      EXPECT_THAT(verdict.lost[0].cause, HasSubstr("has not come to the others in time"));
+    });
+  }
 }
 
 // Each takes the other for gone: one of the two writes.
