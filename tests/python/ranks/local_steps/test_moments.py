@@ -1,5 +1,7 @@
 """Adapt-then-combine around Adam's family whose moments are averaged with the parameters."""
 
+import copy
+
 import pytest
 import torch
 
@@ -62,7 +64,7 @@ def test_a_run_that_resumes_has_the_same_bits(rank, size):
     first, second = (wrapped(model, MAKERS["AdamW"], size, 2) for model in models)
     train(models[0], first, rank, range(3))
     models[1].load_state_dict(models[0].state_dict())
-    second.load_state_dict(first.state_dict())
+    second.load_state_dict(copy.deepcopy(first.state_dict()))  # torch would share its tensors
     for model, optimizer in zip(models, (first, second)):
         train(model, optimizer, rank, range(3, 6))
     assert flat(models[0]).equal(flat(models[1]))
@@ -73,6 +75,8 @@ def test_optimizers_without_moments_are_refused_on_all_ranks(rank, size):
     with pytest.raises(bluefog_cpp.InvalidArgument,
                        match="average_moments 1: expected an optimizer with moments, Adam, AdamW"):
         wrapped(model_of(0), lambda parameters: torch.optim.SGD(parameters, lr=0.1), size, 1)
-    with pytest.raises(bluefog_cpp.InvalidArgument, match="average_moments 2"):
+    # Ranks that have some hear of one that has none.
+    expected = bluefog_cpp.PeerFailure if rank == 0 else bluefog_cpp.InvalidArgument
+    with pytest.raises(expected, match="average_moments 2: expected an optimizer with moments"):
         make = MAKERS["Adam"] if rank == 0 else lambda parameters: torch.optim.SGD(parameters, 0.1)
         wrapped(model_of(0), make, size, 2)
