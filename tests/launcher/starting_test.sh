@@ -66,7 +66,7 @@ other_hosts)
   ;;
 descriptor_limit)
   # bfrun raises its soft limit. Where the hard one is too low, a rank says so at once.
-  few() { local limit=$1; shift; run bash -c "ulimit $limit; exec \"\$@\"" few "$bfrun" -np 16 "$@"; }
+  few() { local most=$1; shift; run bash -c "ulimit $most; exec \"\$@\"" few "$bfrun" -np 16 "$@"; }
   few "-Sn 24" "$program"; expect_code 0; [[ "$(wc -l <"$work/out")" == 16 ]] || fail "expected 16 ranks"
   few "-n 24" "$program"; expect_code 1
   expect_error "has no room for this process: .* process [0-9]+ may have 24 descriptors \(RLIMIT_NOFILE, ulimit -n\); 96 suffice for 16 ranks"
