@@ -56,14 +56,12 @@ TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
   });
 }
 
-/// Algorithms that can take a code and have none.
+/// Gradient all-reduce can take a code, and has none.
 TEST(Allocations, StepsWithoutACodeAllocateNoMoreThanStepsAlone) {
   on_ranks(kFewRanks, [](Context& context) {
     const std::size_t alone = allocations_of_a_step(context, AlgorithmName::None);
     const Schedule ring = topology::static_schedule(topology::ring(context.size()));
-    for (const char* const algorithm : {"gradient_allreduce", "diloco", "gossip_diloco"}) {
-      EXPECT_LE(allocations_of_a_step(context, algorithm, ring), alone) << algorithm;
-    }
+    EXPECT_LE(allocations_of_a_step(context, AlgorithmName::GradientAllreduce), alone);
     EXPECT_GT(allocations_of_a_step(context, "choco", ring), alone) << "a code has its memory";
   });
 }
