@@ -48,7 +48,7 @@ std::vector<ConstBufferView> inputs(std::vector<Values>& parts) {
   return {all.begin(), all.end()};
 }
 
-/// What all ranks have for `other`.
+/// The parts of all ranks for `other`.
 std::vector<Values> parts_for(const Context& context, Dtype dtype, std::size_t count, int other) {
   std::vector<Values> made;
   for (int rank = 0; rank < context.size(); ++rank) {
@@ -57,7 +57,7 @@ std::vector<Values> parts_for(const Context& context, Dtype dtype, std::size_t c
   return made;
 }
 
-/// What `rank` has for all ranks.
+/// The parts of `rank` for all ranks.
 std::vector<Values> parts_of(const Context& context, Dtype dtype, std::size_t count, int rank) {
   std::vector<Values> made;
   for (int other = 0; other < context.size(); ++other) {

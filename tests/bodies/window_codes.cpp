@@ -50,7 +50,7 @@ BufferView view_of_elements(std::vector<Element>& values) {
           .dtype = std::is_same_v<Element, double> ? Dtype::Float64 : Dtype::Float32};
 }
 
-/// What the only source's buffer holds.
+/// The only source's buffer.
 template <typename Element>
 std::vector<Element> buffer_of(Window& window, int source, std::size_t count) {
   std::vector<Element> found(count);

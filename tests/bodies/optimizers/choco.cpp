@@ -248,7 +248,7 @@ TEST(ChocoAveraging, ARoundThatFailsIsForgottenOnAllRanks) {
   });
 }
 
-/// What lies between parameters is nobody's.
+/// Padding between parameters is nobody's.
 TEST(ChocoAveraging, ValuesThatWereNotFiniteLeaveNoTrace) {
   on_ranks(some_ranks(2), [](Context& context) {
     for (const std::string name : {"int4", "float16", "bfloat16", "topk:4096"}) {

@@ -337,7 +337,7 @@ TEST(RefusedPipeline, ActivationsThatChangeTheirFormAreRefused) {
   });
 }
 
-/// As torch refuses them in one process: here with the layers that they may lie in.
+/// Torch refuses them in one process: here with the layers that they may lie in.
 TEST(RefusedPipeline, LayersThatHaveNoBackwardPass) {
   on_ranks(pipeline_ranks(1, 1), [](Context& context) {
     torch::nn::Sequential model(torch::nn::Linear(6, 4), torch::nn::Tanh(),

@@ -202,7 +202,7 @@ def nobody() -> None:
 
 
 def machines() -> None:
-    """Where a machine is lost as a whole, the graph of machines goes on without it."""
+    """A machine is lost as a whole: the graph of machines goes on without it."""
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "1"
     import torch
 
@@ -232,7 +232,7 @@ def machines() -> None:
 
 
 def uneven() -> None:
-    """Where a machine loses a part of its ranks, the graph of machines keeps the mean of all."""
+    """A machine loses a part of its ranks: the graph of machines keeps the mean of all."""
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
     import torch
 

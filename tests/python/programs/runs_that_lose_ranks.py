@@ -1,4 +1,4 @@
-"""What the ranks of lost_rank.py train: a small model with each kind of optimizer."""
+"""The training of lost_rank.py's ranks: a small model with each kind of optimizer."""
 
 EQUAL = {"gradients", "everybody", "closure", "amid", "callback", "late"}
 """The optimizers whose models are equal in the end."""

@@ -37,7 +37,7 @@ MODULES = ("torch", "torch.utils.data", "bluefog_cpp.torch")
 KEPT_S = 0.5
 """How long what a process has started may outlive it."""
 KILLED = 1000
-"""What is added to the number of a signal, to tell it from an exit code."""
+"""Added to the number of a signal, to tell it from an exit code."""
 
 
 class Server:

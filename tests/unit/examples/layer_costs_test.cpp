@@ -1,4 +1,4 @@
-// What a layer's passes take, as stages are divided by it.
+// Costs of a layer's passes, by which stages are divided.
 #include "examples/train_pipeline/layer_costs.hpp"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ std::vector<std::byte> code_of(const Compression& compression, const std::vector
 }
 
 std::vector<float> coded(const Compression& compression, const std::vector<float>& values) {
-  // What lies behind the values is nobody's.
+  // Memory behind the values is nobody's.
   std::vector<float> result(values.size() + 16, 7.0F);
   compression.decode(code_of(compression, values), std::span(result).first(values.size()));
   EXPECT_TRUE(std::all_of(result.begin() + static_cast<std::ptrdiff_t>(values.size()), result.end(),

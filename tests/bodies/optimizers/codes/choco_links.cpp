@@ -1,4 +1,4 @@
-// What ranks of choco know of each other, link by link.
+// Ranks of choco, and what they know of each other, link by link.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

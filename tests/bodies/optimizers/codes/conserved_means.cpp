@@ -55,7 +55,7 @@ struct Restless {
     ops::allreduce(group, optimizers::view_of(all));
     return all;
   }
-  /// Of what has been rounded, the ranks' largest values together.
+  /// The ranks' largest values together, which have been rounded.
   [[nodiscard]] double magnitude() const {
     at::Tensor all = at::full({1}, largest, at::kDouble);
     ops::allreduce(group, optimizers::view_of(all), {.reduction = ops::Reduction::Sum});
@@ -76,7 +76,7 @@ struct Restless {
   double largest = 1.0;  ///< of this rank's values, after any round
 };
 
-/// What a rounding error of each of so many rounds may come to.
+/// The sum that a rounding error of each of so many rounds may come to.
 double wander(at::ScalarType type) {
   return (type == at::kFloat ? 6e-8 : 1.1e-16) * 10.0 * std::sqrt(kManyRounds);
 }

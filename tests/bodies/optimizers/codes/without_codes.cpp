@@ -1,4 +1,4 @@
-// What codes cost those who have none: no operation of torch's, and no allocation (allocation_test.cpp).
+// The cost of codes for those who have none: no operation of torch's, and no allocation (allocation_test.cpp).
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class OperationCount {
   at::CallbackHandle handle_;
 };
 
-/// Of gradient all-reduce, for a bucket of one parameter: a copy of its gradient, and what clears it.
+/// Gradient all-reduce, for a bucket of one parameter: a copy of its gradient, and what clears it.
 constexpr std::size_t kOperationsOfABucket = 5;
 
 struct Counts {

@@ -120,7 +120,7 @@ TEST(LateOuterSteps, KeepAllLocalSteps) {
   });
 }
 
-/// What is under way takes effect before it is saved, and a run goes on from there with the same bits.
+/// An average under way takes effect before it is saved, and a run goes on from there with the same bits.
 TEST(LateOuterSteps, GoOnFromWhatIsSaved) {
   on_ranks(some_ranks(2), [](Context& context) {
     const auto options = late_options("diloco", context.size());

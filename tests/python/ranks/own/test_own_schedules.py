@@ -213,7 +213,7 @@ def test_codes_that_differ_between_ranks(rank):
 
 
 def test_codes_of_one_name_that_differ_between_ranks(rank):
-    """By their parameters, or on one rank by an error."""
+    """They differ by parameters, or on one rank by an error."""
     needs(2)
 
     class Rounded(Half):

@@ -80,7 +80,7 @@ def counts_of(optimizer):
 
 
 def test_states_without_counts_are_those_of_plain_optimizers(rank, size):
-    """As checkpoints of before have it; and another algorithm that carries nothing is none."""
+    """Checkpoints of before have it so; and another algorithm that carries nothing is none."""
     model, optimizer = wrapped("local_sgd", rank, size)
     train(model, optimizer, rank, 4)
     saved = copy.deepcopy(optimizer.state_dict())
