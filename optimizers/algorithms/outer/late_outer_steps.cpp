@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "bluefog_cpp/error.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
-#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -31,40 +28,9 @@ std::string why_no_late_code(const DistributedOptimizerOptions& options) {
 
 LateOuterSteps::LateOuterSteps(Context& context, std::vector<Bucket>& buckets,
                                const OuterMomentum& rule, Averaging averaging)
-    : Algorithm(buckets),
-      context_(context),
-      rule_(rule),
-      averaging_(averaging),
-      start_(buckets),
-      moments_(make_states(buckets)),
-      works_(buckets.size()) {}
+    : DelayedOuterSteps(context, buckets, rule), averaging_(averaging) {}
 
-void LateOuterSteps::step_alone(const StepBucket& step_bucket) {
-  start_.begin(buckets_);
-  Algorithm::step_alone(step_bucket);
-}
-
-// An average that has failed does not keep this rank from the next one, for which others wait: else
-// one failure would go to and fro between the ranks for ever.
-void LateOuterSteps::step(const Round& round, const StepBucket& step_bucket) {
-  std::exception_ptr failed;
-  run_round(context_, buckets_.size(), [&](std::size_t& issued) {
-    step_alone(step_bucket);
-    try {
-      take_effect();
-    } catch (const TimeoutError&) {
-      throw;  // or each step would wait as long
-    } catch (const Error&) {
-      failed = std::current_exception();
-    }
-    send(round, issued);
-  });
-  if (failed) {
-    std::rethrow_exception(failed);
-  }
-}
-
-void LateOuterSteps::send(const Round& round, std::size_t& issued) {
+void LateOuterSteps::start_averages(const Round& round, std::size_t& issued) {
   Round own = round;
   own.averaging = averaging_;
   if (!averages_) {
@@ -72,30 +38,15 @@ void LateOuterSteps::send(const Round& round, std::size_t& issued) {
     average_ = make_states(buckets_);
     averages_.emplace(context_, views_of(average_), names_of(buckets_));
   }
-  try {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      sent_[b].copy_(buckets_[b].flat());
-      average_[b].copy_(buckets_[b].flat());
-      ++issued;
-      works_[b] = averages_->start(own, b);
-    }
-  } catch (...) {
-    discard();
-    throw;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    sent_[b].copy_(buckets_[b].flat());
+    average_[b].copy_(buckets_[b].flat());
+    ++issued;
+    works_[b] = averages_->start(own, b);
   }
-  is_under_way_ = true;
 }
 
-void LateOuterSteps::take_effect() {
-  if (!std::exchange(is_under_way_, false)) {
-    return;
-  }
-  try {
-    wait_all(works_);
-  } catch (...) {
-    discard();
-    throw;
-  }
+void LateOuterSteps::apply_averages() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     update_elements(
         [rule = rule_](auto& x, auto& theta, auto& v, const auto& sent, const auto& average) {
@@ -104,29 +55,12 @@ void LateOuterSteps::take_effect() {
         },
         buckets_[b].flat(), start_[b], moments_[b], ReadOnly{sent_[b]}, ReadOnly{average_[b]});
   }
-  note_changes(buckets_);
 }
 
-void LateOuterSteps::discard() {
-  end_all(works_);
-  is_under_way_ = false;
-  // Calls that have timed out go on with theirs.
+void LateOuterSteps::forget_averages() {
   averages_.reset();
   sent_.clear();
   average_.clear();
-}
-
-NamedTensors LateOuterSteps::state() const {
-  NamedTensors state = start_.state();
-  for (NamedTensor& momentum : named(moments_, "outer momentum")) {
-    state.push_back(std::move(momentum));
-  }
-  return state;
-}
-
-void LateOuterSteps::restart() {
-  start_.restart();
-  zero(moments_);
 }
 
 AlgorithmOption outer_delay() {

@@ -5,12 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "bluefog_cpp/work.hpp"
-#include "optimizers/algorithm.hpp"
-#include "optimizers/algorithms/outer/outer_momentum.hpp"
-#include "optimizers/algorithms/outer/outer_start.hpp"
+#include "optimizers/algorithms/outer/delayed_outer_steps.hpp"
 #include "optimizers/bucket_averages.hpp"
-#include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
 
@@ -24,14 +20,12 @@ namespace bluefog::optimizers {
 /// gradients x is θ, and differences die out as they do without the delay; gradients are of a model
 /// that lacks what the other ranks have done in the last H steps.
 ///
-/// An average that fails is an error of the outer step in which it would take effect, and has none:
-/// the next one goes on from the same θ. `drain` ends what is under way, and with it a checkpoint
-/// begins, which keeps θ and v.
+/// After an average that fails the next outer step goes on from the same θ.
 ///
 /// Cost per rank and outer step: one allreduce or neighbor_allreduce for each bucket, which has the
 /// time of H local steps; four copies of the model: θ, v, s and its average.
 /// Source: arXiv 2502.12996 (overlapped outer steps), 2006.00441 (DaSGD: x + A s − s).
-class LateOuterSteps final : public Algorithm {
+class LateOuterSteps final : public DelayedOuterSteps {
  public:
   /// @param context, buckets outlive this object. @param averaging Neighbors or Everybody.
   LateOuterSteps(Context& context, std::vector<Bucket>& buckets, const OuterMomentum& rule,
@@ -40,29 +34,19 @@ class LateOuterSteps final : public Algorithm {
   [[nodiscard]] bool averages_with_neighbors() const noexcept override {
     return averaging_ == Averaging::Neighbors;
   }
-  void step(const Round& round, const StepBucket& step_bucket) override;
-  void step_alone(const StepBucket& step_bucket) override;
-  void drain() override { take_effect(); }
-  void discard() override;
-  [[nodiscard]] NamedTensors state() const override;
-  void restart() override;
+  void step_alone(const StepBucket& step_bucket) override { step_locally(step_bucket); }
 
  private:
-  void send(const Round& round, std::size_t& issued);
-  void take_effect();
+  void start_averages(const Round& round, std::size_t& issued) override;
+  void apply_averages() override;
+  void forget_averages() override;
 
-  Context& context_;
-  OuterMomentum rule_;
   Averaging averaging_;
-  OuterStart start_;
-  std::vector<at::Tensor> moments_;
   /// s of the outer step under way, and what becomes its average; empty where calls that have timed
   /// out may go on in earlier ones.
   std::vector<at::Tensor> sent_;
   std::vector<at::Tensor> average_;
   std::optional<NeighborAverages> averages_;
-  std::vector<Work> works_;
-  bool is_under_way_ = false;
 };
 
 /// The option `outer_delay` of rows.

@@ -4,19 +4,15 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "optimizers/algorithms/outer/outer_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
-#include "optimizers/buckets/flat_state.hpp"
-#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -55,14 +51,7 @@ std::string why_no_progress(const DistributedOptimizerOptions& options) {
 
 StreamingDiloco::StreamingDiloco(Context& context, std::vector<Bucket>& buckets,
                                  const OuterMomentum& rule, const Fragments& fragments)
-    : Algorithm(buckets),
-      context_(context),
-      rule_(rule),
-      fragments_(fragments),
-      start_(buckets),
-      moments_(make_states(buckets)),
-      sent_(buckets.size()),
-      works_(buckets.size()) {}
+    : DelayedOuterSteps(context, buckets, rule), fragments_(fragments), sent_(buckets.size()) {}
 
 // Bucket b begins with its b-th part, so that short buckets do not all have the same fragment.
 StreamingDiloco::Part StreamingDiloco::part(std::size_t b, std::int64_t fragment) const {
@@ -73,10 +62,7 @@ StreamingDiloco::Part StreamingDiloco::part(std::size_t b, std::int64_t fragment
 }
 
 void StreamingDiloco::step_locally(const StepBucket& step_bucket) {
-  start_.begin(buckets_);
-  for (const Bucket& bucket : buckets_) {
-    step_bucket(bucket);
-  }
+  DelayedOuterSteps::step_locally(step_bucket);
   ++steps_since_;
 }
 
@@ -87,68 +73,36 @@ void StreamingDiloco::step_alone(const StepBucket& step_bucket) {
   }
 }
 
-// An average that has failed does not keep this rank from the next one, for which others wait: else
-// one failure would go to and fro between the ranks for ever.
 void StreamingDiloco::step(const Round& round, const StepBucket& step_bucket) {
-  std::exception_ptr failed;
-  run_round(context_, buckets_.size(), [&](std::size_t& issued) {
-    step_locally(step_bucket);
-    try {
-      take_effect();
-    } catch (const TimeoutError&) {
-      throw;  // or each step would wait as long
-    } catch (const Error&) {
-      failed = std::current_exception();
-    }
-    send(round.index % fragments_.count, issued);
-  });
-  if (failed) {
-    std::rethrow_exception(failed);
-  }
+  DelayedOuterSteps::step(round, step_bucket);
   if (fragments_.delay_steps == 0) {
     take_effect();
   }
 }
 
-void StreamingDiloco::send(std::int64_t fragment, std::size_t& issued) {
-  try {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const Part part = this->part(b, fragment);
-      if (!sent_[b].defined() || sent_[b].numel() < part.count) {
-        sent_[b] = moments_[b].narrow(0, 0, part.count).clone();
-      }
-      const at::Tensor sent = sent_[b].narrow(0, 0, part.count);
-      sent.copy_(buckets_[b].flat().narrow(0, part.first, part.count));
-      ++issued;
-      works_[b] = ops::allreduce_nonblocking(context_, on_current_stream(view_of(sent)),
-                                             {.name = buckets_[b].name()});
+void StreamingDiloco::start_averages(const Round& round, std::size_t& issued) {
+  under_way_ = round.index % fragments_.count;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Part part = this->part(b, under_way_);
+    if (!sent_[b].defined() || sent_[b].numel() < part.count) {
+      sent_[b] = moments_[b].narrow(0, 0, part.count).clone();
     }
-  } catch (...) {
-    discard();
-    throw;
+    const at::Tensor sent = sent_[b].narrow(0, 0, part.count);
+    sent.copy_(buckets_[b].flat().narrow(0, part.first, part.count));
+    ++issued;
+    works_[b] = ops::allreduce_nonblocking(context_, on_current_stream(view_of(sent)),
+                                           {.name = buckets_[b].name()});
   }
-  under_way_ = fragment;
   steps_since_ = 0;
 }
 
-void StreamingDiloco::take_effect() {
-  const std::int64_t fragment = std::exchange(under_way_, -1);
-  if (fragment < 0) {
-    return;
-  }
-  try {
-    wait_all(works_);
-  } catch (...) {
-    discard();
-    throw;
-  }
+void StreamingDiloco::apply_averages() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    take_effect(b, part(b, fragment));
+    apply_average(b, part(b, under_way_));
   }
-  note_changes(buckets_);
 }
 
-void StreamingDiloco::take_effect(std::size_t b, const Part& part) {
+void StreamingDiloco::apply_average(std::size_t b, const Part& part) {
   if (part.count == 0) {
     return;
   }
@@ -164,27 +118,7 @@ void StreamingDiloco::take_effect(std::size_t b, const Part& part) {
       of(buckets_[b].flat()), of(start_[b]), of(moments_[b]), ReadOnly{average});
 }
 
-void StreamingDiloco::drain() { take_effect(); }
-
-void StreamingDiloco::discard() {
-  end_all(works_);
-  under_way_ = -1;
-  // Calls that have timed out go on with theirs.
-  std::ranges::fill(sent_, at::Tensor());
-}
-
-NamedTensors StreamingDiloco::state() const {
-  NamedTensors state = start_.state();
-  for (NamedTensor& momentum : named(moments_, "outer momentum")) {
-    state.push_back(std::move(momentum));
-  }
-  return state;
-}
-
-void StreamingDiloco::restart() {
-  start_.restart();
-  zero(moments_);
-}
+void StreamingDiloco::forget_averages() { std::ranges::fill(sent_, at::Tensor()); }
 
 AlgorithmRow streaming_diloco_row() {
   AlgorithmRow row = outer_row_of_all_ranks(OuterMomentum::nesterov);

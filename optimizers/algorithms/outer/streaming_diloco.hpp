@@ -4,11 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bluefog_cpp/work.hpp"
-#include "optimizers/algorithm.hpp"
-#include "optimizers/algorithms/outer/outer_momentum.hpp"
-#include "optimizers/algorithms/outer/outer_start.hpp"
-#include "optimizers/parameter.hpp"
+#include "optimizers/algorithms/outer/delayed_outer_steps.hpp"
 
 namespace bluefog::optimizers {
 
@@ -24,14 +20,12 @@ namespace bluefog::optimizers {
 /// DiLoCo.
 ///
 /// An average replaces what the τ steps since have made, but for the share a: of all local work,
-/// (1 − a) τ / H is lost. One that fails is an error of the step in which it would take effect, and
-/// has none.
+/// (1 − a) τ / H is lost.
 ///
 /// Cost per rank and communicating step: one allreduce of 1/P of each bucket, which takes its time
-/// while τ steps are made; two copies of the model, and 1/P of one for what is under way. A
-/// checkpoint keeps θ and v; what is under way when it is written takes effect at once.
+/// while τ steps are made; two copies of the model, and 1/P of one for what is under way.
 /// Source: arXiv 2501.18512.
-class StreamingDiloco final : public Algorithm {
+class StreamingDiloco final : public DelayedOuterSteps {
  public:
   struct Fragments {
     std::int64_t count = 4;        ///< P, at least 1
@@ -46,10 +40,6 @@ class StreamingDiloco final : public Algorithm {
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void step_alone(const StepBucket& step_bucket) override;
-  void drain() override;
-  void discard() override;
-  [[nodiscard]] NamedTensors state() const override;
-  void restart() override;
 
  private:
   /// The elements of a bucket that belong to a fragment.
@@ -58,21 +48,17 @@ class StreamingDiloco final : public Algorithm {
     std::int64_t count = 0;
   };
   [[nodiscard]] Part part(std::size_t b, std::int64_t fragment) const;
-  void step_locally(const StepBucket& step_bucket);
-  void send(std::int64_t fragment, std::size_t& issued);
-  void take_effect();
-  void take_effect(std::size_t b, const Part& part);
+  void step_locally(const StepBucket& step_bucket) override;
+  void start_averages(const Round& round, std::size_t& issued) override;
+  void apply_averages() override;
+  void forget_averages() override;
+  void apply_average(std::size_t b, const Part& part);
 
-  Context& context_;
-  OuterMomentum rule_;
   Fragments fragments_;
-  OuterStart start_;
-  std::vector<at::Tensor> moments_;
   /// The fragment under way: x of it, and its averages. Undefined where calls that have timed out
   /// may go on in earlier ones.
   std::vector<at::Tensor> sent_;
-  std::vector<Work> works_;
-  std::int64_t under_way_ = -1;
+  std::int64_t under_way_ = 0;
   std::int64_t steps_since_ = 0;
 };
 
