@@ -18,7 +18,13 @@ import torch.distributed as dist
 from torch.nn import functional
 
 import bluefog_cpp.torch  # noqa: F401  registers the backend
-from bluefog_cpp.pipeline import CacheOptions, ElasticPipeline, ElasticPlan, EpochShares
+from bluefog_cpp.pipeline import (
+    CacheOptions,
+    ElasticPipeline,
+    ElasticPlan,
+    EpochShares,
+    choose_micro_batches,
+)
 from helpers import (
     byte_encoder,
     cifar,
@@ -139,14 +145,24 @@ def accuracy(pipe, images, labels):
     return float(right[0] / right[1])
 
 
-def train_epoch(pipe, optimizer, shares, images, labels, report):
-    """The mean loss of the last stages' rows, and all rows."""
+def try_micro_batches(pipe, inputs, targets, all_rows, report):
+    """The fastest number for such a batch."""
+    count = choose_micro_batches(pipe, inputs, targets, len(inputs), all_rows)
+    report.tell(f"{pipe.replicas} x {pipe.stages} stages: {count} micro-batches a step, the fastest "
+                "in a trial")
+
+
+def train_epoch(pipe, optimizer, shares, images, labels, report, tries):
+    """The mean loss of the last stages' rows. tries: whether micro-batches are tried first."""
     total = torch.zeros(2, dtype=torch.float64)
     while shares.left:
         begin = time.perf_counter()
         all_rows, own = shares.next(pipe.replicas, pipe.replica)
         inputs, targets = images[own], labels[own]
         loading = time.perf_counter() - begin
+        if tries:
+            try_micro_batches(pipe, inputs, targets, all_rows, report)
+            tries = False
         loss = pipe.step(optimizer, inputs, targets, len(own), all_rows, own)
         report.add(all_rows, pipeline_report.record_of(pipe, loading))
         if loss is not None:
@@ -159,12 +175,14 @@ def train(pipe, plan, chosen, model, optimizer, data, report):
     """All epochs; seconds of training, and the last accuracy."""
     (images, labels), test = data
     shares = EpochShares(len(images), chosen.batch_size, seed=chosen.seed)
-    training, right = 0.0, 0.0
+    training, right, tried = 0.0, 0.0, 1  # one stage has nothing to try
     for epoch in range(1, chosen.epochs + 1):
         shares.begin_epoch(epoch)
         model.train()
         begin = time.perf_counter()
-        loss = train_epoch(pipe, optimizer, shares, images, labels, report)
+        tries = chosen.try_micro_batches and pipe.stages not in (1, tried)
+        loss = train_epoch(pipe, optimizer, shares, images, labels, report, tries)
+        tried = pipe.stages
         seconds = time.perf_counter() - begin
         if not math.isfinite(loss):
             sys.exit(f"epoch {epoch}: expected a loss that is a number, found {loss}: the lr "

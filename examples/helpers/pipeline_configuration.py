@@ -54,6 +54,7 @@ class Configuration:
     schedule: str = choice("1f1b", "gpipe")
     costs: str = choice("parameters", "time")  # what stages are divided by; time: measured at first
     micro_batches: int = whole(0, 0)    # of a step; 0: chosen by the number of stages
+    try_micro_batches: bool = truth(False)  # the fastest of some, tried where stages have changed
     replicas: str = choice("gradients", "parameters")  # what they average; the latter in C++ alone
     freeze: bool = truth(True)          # AutoFreeze
     by_gradients: bool = truth(True)    # the least gradient limits how deep to freeze
@@ -109,4 +110,8 @@ def read(path):
             sys.exit(f"{path}: expected keys of {', '.join(known)}, found '{name}'")
         if not known[name]["fits"](value):
             sys.exit(f"{path}: expected {known[name]['expected']} for '{name}', found {value!r}")
-    return Configuration(**(values or {}))
+    chosen = Configuration(**(values or {}))
+    if chosen.try_micro_batches and chosen.micro_batches:
+        sys.exit(f"{path}: expected micro_batches of 0 with try_micro_batches, found "
+                 f"{chosen.micro_batches}")
+    return chosen

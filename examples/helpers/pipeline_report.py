@@ -88,6 +88,11 @@ class Report:
         if self._file is not None:
             print(json.dumps(line), file=self._file, flush=True)
 
+    def tell(self, line):
+        """Not collective: rank 0 prints the line."""
+        if dist.get_rank() == 0:
+            print(line, flush=True)
+
     def add(self, rows, record):
         """Not collective: this rank's step, and the rows of all pipelines."""
         self._steps.append((rows, record))
@@ -97,11 +102,10 @@ class Report:
         all_steps = [[] for _ in range(dist.get_world_size())]
         dist.all_gather_object(all_steps, [record for _, record in self._steps])
         sums = [sum_of(records) for records in all_steps]
-        if dist.get_rank() == 0:
-            print(line, flush=True)
-            for rank, record in enumerate(sums):
-                print(f"  rank {rank} (pipeline {record['pipeline']}, stage {record['stage']}): "
-                      f"{breakdown_text(record, len(self._steps))}", flush=True)
+        self.tell(line)
+        for rank, record in enumerate(sums):
+            self.tell(f"  rank {rank} (pipeline {record['pipeline']}, stage {record['stage']}): "
+                      f"{breakdown_text(record, len(self._steps))}")
         for step, (rows, _) in enumerate(self._steps):
             self._write({"event": "step", "epoch": figures["epoch"], "step": step + 1,
                          "rows": rows, "ranks": [records[step] for records in all_steps]})
@@ -111,8 +115,7 @@ class Report:
     def end(self, seconds, accuracy, mib):
         memory = [0.0] * dist.get_world_size()
         dist.all_gather_object(memory, mib)
-        if dist.get_rank() == 0:
-            print(f"{seconds:.1f} s of training, test accuracy {100 * accuracy:.2f} %, at most "
-                  f"{max(memory):.0f} MiB a rank", flush=True)
+        self.tell(f"{seconds:.1f} s of training, test accuracy {100 * accuracy:.2f} %, at most "
+                  f"{max(memory):.0f} MiB a rank")
         self._write({"event": "result", "ranks": dist.get_world_size(), "seconds": seconds,
                      "test_accuracy": accuracy, "memory_mib": memory})

@@ -73,6 +73,7 @@ std::vector<Key> keys_of(PipelineConfiguration& chosen) {
       text("schedule", chosen.schedule, {"1f1b", "gpipe"}),
       text("costs", chosen.costs, {"parameters", "time"}),
       whole("micro_batches", chosen.micro_batches, 0, kMany),
+      truth("try_micro_batches", chosen.try_micro_batches),
       text("replicas", chosen.replicas, {"gradients", "parameters"}),
       truth("freeze", chosen.freeze),
       truth("by_gradients", chosen.by_gradients),
@@ -166,6 +167,11 @@ PipelineConfiguration read_configuration(const fs::path& path) {
       throw InvalidArgument(fmt::format("{}: expected {} for '{}', found {}", place, expected, name,
                                         shown(item.second)));
     }
+  }
+  if (chosen.try_micro_batches && chosen.micro_batches > 0) {
+    throw InvalidArgument(
+        fmt::format("{}: expected micro_batches of 0 with try_micro_batches, found {}",
+                    path.string(), chosen.micro_batches));
   }
   return chosen;
 }

@@ -14,6 +14,7 @@ struct PipelineConfiguration {
   std::string schedule = "1f1b";
   std::string costs = "parameters";    ///< what stages are divided by; or time, measured at first
   std::int64_t micro_batches = 0;      ///< of a step; 0: chosen by the number of stages
+  bool try_micro_batches = false;      ///< the fastest of some, tried where stages have changed
   std::string replicas = "gradients";  ///< what they average; or parameters
   bool freeze = true;                  ///< AutoFreeze
   bool by_gradients = true;            ///< the least gradient limits how deep to freeze

@@ -19,6 +19,7 @@ nlohmann::json json_of(const PipelineConfiguration& chosen) {
           {"schedule", chosen.schedule},
           {"costs", chosen.costs},
           {"micro_batches", chosen.micro_batches},
+          {"try_micro_batches", chosen.try_micro_batches},
           {"replicas", chosen.replicas},
           {"freeze", chosen.freeze},
           {"by_gradients", chosen.by_gradients},

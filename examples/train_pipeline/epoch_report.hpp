@@ -40,6 +40,8 @@ class EpochReport {
   EpochReport(Context& context, const std::filesystem::path& metrics);
 
   void begin(const PipelineConfiguration& configuration, const PipelineRunFacts& facts);
+  /// Not collective: rank 0 prints the line.
+  void print(const std::string& line) const;
   /// Not collective: this rank's step.
   void add(const StepRecord& step) { steps_.push_back(step); }
   /// The steps that were added, and what they led to.
@@ -49,7 +51,6 @@ class EpochReport {
 
  private:
   [[nodiscard]] std::vector<std::vector<StepRecord>> steps_of_all();
-  void print(const std::string& line) const;
 
   Context& context_;
   MetricsFile metrics_;

@@ -208,6 +208,17 @@ void PipelineTrainer::run() {
   }
 }
 
+void PipelineTrainer::try_micro_batches_once(const pipeline::PipelineBatch& batch) {
+  const int stages = pipeline_.layout().stages();
+  if (!configuration_.try_micro_batches || stages == 1 || stages == tried_stages_) {
+    return;
+  }
+  tried_stages_ = stages;
+  const int count = pipeline_.choose_micro_batches(batch);
+  report_.print(fmt::format("{} x {} stages: {} micro-batches a step, the fastest in a trial",
+                            pipeline_.layout().replicas(), stages, count));
+}
+
 double PipelineTrainer::train_epoch(std::int64_t epoch) {
   model_->train();
   shares_.begin_epoch(epoch);
@@ -218,6 +229,7 @@ double PipelineTrainer::train_epoch(std::int64_t epoch) {
     const pipeline::GlobalBatch own =
         shares_.next(pipeline_.layout().replicas(), pipeline_.replica());
     pipeline::PipelineBatch batch = load(own);
+    try_micro_batches_once(batch);
     batch.loading_began = begin;
     const pipeline::StepResult step = pipeline_.step(*optimizer_, batch);
     report_.add({.replica = pipeline_.replica(),

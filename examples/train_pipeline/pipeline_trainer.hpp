@@ -38,6 +38,8 @@ class PipelineTrainer {
   void save();
   [[nodiscard]] pipeline::PipelineOptions pipeline_options();
   [[nodiscard]] pipeline::PartitionOptions partition_options() const;
+  /// Stays with the fastest number of micro-batches for such a batch, where stages have changed.
+  void try_micro_batches_once(const pipeline::PipelineBatch& batch);
   /// The mean loss of all pipelines' rows.
   double train_epoch(std::int64_t epoch);
   /// The rows of this rank's pipeline, as far as its stage looks at them.
@@ -57,6 +59,7 @@ class PipelineTrainer {
   pipeline::Pipeline pipeline_;
   pipeline::ElasticPlan plan_;
   pipeline::EpochShares shares_;
+  int tried_stages_ = 1;  ///< for which micro-batches were tried; a single one has nothing to try
 };
 
 }  // namespace bluefog::examples

@@ -32,6 +32,8 @@ LINE = re.compile(r"^Epoch (\d): (\d) x (\d) stages, (\d+) of 8 layers frozen, \
 RANK_LINE = re.compile(r"^  rank \d \(pipeline \d, stage \d\): loading \d+ %, forward \d+ %, "
                        r"backward \d+ %, bubble \d+ %, all-reduce \d+ % \(\d+ % whole\), "
                        r"optimizer \d+ %; ", re.MULTILINE)
+TRIAL = re.compile(r"^(\d) x (\d) stages: (\d+) micro-batches a step, the fastest in a trial$",
+                   re.MULTILINE)
 SECONDS = {"loading", "forward", "backward", "bubble", "allreduce_exposed", "allreduce",
            "optimizer", "total"}
 
@@ -143,6 +145,8 @@ def case_configurations(runner):
             text += "by_gradients: false\n"  # so that it is known what freezes
         if name == "freeze_pipe.yaml":
             text += "costs: time\n"
+        if name == "all.yaml":
+            text += "try_micro_batches: true\n"
         output, events = runner.train(text)
         epochs = epochs_of(output)
         check([line[0] for line in epochs] == [1, 2, 3, 4], "four epochs", epochs)
@@ -151,6 +155,13 @@ def case_configurations(runner):
         check((epochs[-1][3] > 0) == freezes, f"frozen layers: {freezes}", epochs)
         check((epochs[-1][2] < ranks) == shrinks, f"fewer stages: {shrinks}", epochs)
         check(len(RANK_LINE.findall(output)) == 4 * ranks, "a line an epoch and rank", output)
+        several = {line[2] for line in epochs if line[2] > 1} if name == "all.yaml" else set()
+        tried = [[int(word) for word in line] for line in TRIAL.findall(output)]
+        check({stages for _, stages, _ in tried} == several, "a trial for each number of stages",
+              output)
+        check(len(tried) == len(several)
+              and all(count in (stages, 2 * stages, 4 * stages, 8 * stages)
+                      for _, stages, count in tried), "one of the numbers", tried)
         cached = sum(one["cached_rows"] for step in events["step"] for one in step["ranks"])
         check((cached > 0) == caches, f"rows from the cache: {caches}", cached)
         check_steps(runner, events)
@@ -222,6 +233,8 @@ def case_errors(runner):
             ("frieze: true\n", (), None, "line 1: expected keys of model, stages, schedule"),
             ("alpha: deep\n", (), None, "expected a number between 0 and 1 for 'alpha'"),
             ("stages: 3\n" + SMALL, (), None, "divides"),
+            ("micro_batches: 4\ntry_micro_batches: true\n" + SMALL, (), None,
+             "expected micro_batches of 0 with try_micro_batches, found 4"),
             ("patch: 3\n", (), None, "patches of 3 pixels and a side of 8"),
             ("layers: 1\nwidth: 10\npatch: 4\n", (), None, "a width of 10 and 4 heads"),
             (SMALL, (), missing, "does not exist"),

@@ -17,6 +17,8 @@ from bluefog_cpp.pipeline._plans import (
     pipeline_bubble,
 )
 from bluefog_cpp.pipeline._times import StepTimes
+from bluefog_cpp.pipeline._trials import choose_micro_batches
 
 __all__ = ["CacheOptions", "ElasticPipeline", "ElasticPlan", "EpochShares", "StepTimes",
-           "freeze_bound", "initial_micro_batches", "partition_layers", "pipeline_bubble"]
+           "choose_micro_batches", "freeze_bound", "initial_micro_batches", "partition_layers",
+           "pipeline_bubble"]

@@ -51,10 +51,11 @@ needs_images = pytest.mark.skipif(not pathlib.Path("/usr/share/datasets/fashion-
     ("alpha: 0.6\nby_gradients: false\nshrink: false\n", False)))
 def test_lines(run, tmp_path, text, shrinks):
     printed = run(written(tmp_path, text + "layers: 2\nwidth: 16\nheads: 2\nepochs: 4\n"
-                                           "batch_size: 24\n"), *TINY)
+                                           "batch_size: 24\ntry_micro_batches: true\n"), *TINY)
     if dist.get_rank():
         assert not LINE.search(printed)
         return
+    assert (f"1 x {dist.get_world_size()} stages: " in printed) == (dist.get_world_size() > 1)
     lines = [[int(number) for number in line] for line in LINE.findall(printed)]
     assert [line[0] for line in lines] == [1, 2, 3, 4]
     size = dist.get_world_size()
@@ -132,6 +133,8 @@ def test_each_configuration_is_read(run):
     ("schedule: zb\n", "expected 1f1b or gpipe for 'schedule', found 'zb'"),
     ("freeze: 1\n", "expected true or false for 'freeze', found 1"),
     ("replicas: parameters\n", "replicas: expected gradients"),
+    ("micro_batches: 4\ntry_micro_batches: true\n",
+     "expected micro_batches of 0 with try_micro_batches, found 4"),
     ("epochs: 3\nepochs: 4\n", "expected 'epochs' once, found it twice"),
     ("- a\n", "expected names with values, found ['a']"), ("a: [\n", "expected a YAML file"),
     (None, "expected a YAML file, found: ")))
