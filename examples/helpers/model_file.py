@@ -2,7 +2,6 @@
 collective: what is wrong with the file ends the program on every rank, by the same words."""
 
 import os
-import pickle
 import sys
 
 import torch
@@ -59,6 +58,7 @@ def begin_with(model, path):
     if path is not None and dist.get_rank() == 0:
         try:
             model.load_state_dict(torch.load(path, weights_only=True))
-        except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
-            problem = f"--start {path}: expected a model of these sizes, found: {error}"
+        except Exception as error:  # torch's unpickler raises whatever the bytes come to
+            problem = (f"--start {path}: expected a model of these sizes, found: "
+                       f"{type(error).__name__}: {error}")
     end_with(problem)

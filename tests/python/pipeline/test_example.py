@@ -175,6 +175,20 @@ def test_files_of_rank_zero_that_cannot_be_end_all_ranks_before_they_train(run, 
     assert "Is a directory" in str(ended.value)
 
 
+@pytest.mark.parametrize("content", (b"", b"abc", b"hello world\n" * 100))
+def test_a_file_that_is_no_model_ends_all_ranks_by_the_same_words(run, shared, content):
+    words = small_text(shared)
+    if dist.get_rank() == 0:
+        (shared / "model").write_bytes(content)
+    dist.barrier()
+    with pytest.raises(SystemExit) as ended:
+        run(*words, "--start", shared / "model")
+    assert str(ended.value).startswith(f"--start {shared}/model: expected a model of these sizes, ")
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, str(ended.value))
+    assert len(set(every)) == 1
+
+
 @pytest.mark.parametrize("inner", (".", "cifar-100-binary"))
 def test_the_files_of_cifar_100(run, shared, inner):
     """Records of two label bytes, of which the second counts, in the folder or as unpacked."""
