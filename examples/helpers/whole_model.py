@@ -1,6 +1,7 @@
 """torch's DistributedDataParallel with the calls of an elastic pipeline, as its yardstick: each rank
 has the whole model, and nothing changes."""
 
+import os
 import socket
 
 import torch
@@ -21,7 +22,7 @@ class WholeModel:
         self.times = StepTimes()
         self.replicas, self.replica = dist.get_world_size(), dist.get_rank()
         hosts = [""] * self.replicas
-        dist.all_gather_object(hosts, socket.gethostname())
+        dist.all_gather_object(hosts, os.environ.get("BLUEFOG_HOST_ID") or socket.gethostname())
         self._machine_syncs = int(len(set(hosts)) > 1)
         self.costs = [float(sum(p.numel() for p in layer.parameters())) for layer in model]
 
