@@ -76,6 +76,7 @@ MomentAverages::MomentAverages(Context& context, std::vector<Bucket>& buckets, M
       context_(context),
       moments_(std::move(moments)),
       values_(context, values_of(buckets), names_of(buckets)),
+      own_(buckets.size()),
       kind_count_(count),
       works_(buckets.size() * (1 + count)) {}
 
@@ -96,8 +97,9 @@ MomentAverages::Kind MomentAverages::make_kind(std::size_t kind) const {
 void MomentAverages::gather(std::size_t b) {
   const at::NoGradGuard no_grad;
   const std::vector<Segment>& segments = buckets_[b].segments();
+  own_[b].clear();
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    const ParameterMoments own = moments_(segments[i].parameter);
+    const ParameterMoments& own = own_[b].emplace_back(moments_(segments[i].parameter));
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
       const at::Tensor from = moment(own, kind);
       if (from.defined()) {
@@ -112,11 +114,9 @@ void MomentAverages::gather(std::size_t b) {
 void MomentAverages::hand_back() {
   const at::NoGradGuard no_grad;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const std::vector<Segment>& segments = buckets_[b].segments();
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const ParameterMoments own = moments_(segments[i].parameter);
+    for (std::size_t i = 0; i < own_[b].size(); ++i) {
       for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
-        const at::Tensor to = moment(own, kind);
+        const at::Tensor to = moment(own_[b][i], kind);
         if (to.defined()) {
           const at::Tensor& average = kinds_[kind].parts[b][i];
           // An average of numbers that are not negative may round to one that is.
@@ -124,6 +124,7 @@ void MomentAverages::hand_back() {
         }
       }
     }
+    own_[b].clear();
   }
 }
 

@@ -53,6 +53,8 @@ class MomentAverages final : public Algorithm {
   Context& context_;
   MomentsOf moments_;
   NeighborAverages values_;
+  /// The wrapped optimizer's moments in a round, by bucket and parameter.
+  std::vector<std::vector<ParameterMoments>> own_;
   /// Empty where calls that have timed out may go on in earlier ones.
   std::vector<Kind> kinds_;
   std::size_t kind_count_;
