@@ -291,7 +291,7 @@ bool Choco::exchange(const Links& links, const Round& round, const StepBucket& s
 
 void Choco::step(const Round& round, const StepBucket& step_bucket) {
   const Links& links = links_[static_cast<std::size_t>(round.index) % links_.size()];
-  if (!has_compared_start()) {
+  if (!has_compared_) {
     keep_start_once();
     const std::size_t due = calls_due();
     run_round(context_, due, [&](std::size_t& issued) {

@@ -31,12 +31,12 @@ namespace bluefog::optimizers {
 /// A schedule of several matrices has copies for each of them: a copy is due to one link.
 ///
 /// Where all ranks begin with the same model, as after a broadcast, copies begin with it, too: before
-/// the first round, but not after a restart, ranks compare a number of it (64 bits). Elsewhere the first message on a link is ψ
-/// itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as it leaves values out before
-/// copies are near the model. Later ones say which copy their code is added to. A rank whose round
-/// fails, or whose copy is not finite, begins anew with ψ, and its listeners with it. A listener that
-/// lacks a code (its round alone has failed) has an error in each round on that link, after its local
-/// step, until all ranks restart.
+/// the first round, but not after a restart, ranks compare a number of it (64 bits). Elsewhere the
+/// first message on a link is ψ itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as it
+/// leaves values out before copies are near the model. Later ones say which copy their code is added
+/// to. A rank whose round fails, or whose copy is not finite, begins anew with ψ, and its listeners
+/// with it. A listener that lacks a code (its round alone has failed) has an error in each round on
+/// that link, after its local step, until all ranks restart.
 ///
 /// Cost per rank and round: one neighbor_allgather of bytes for each bucket, of the code's length (of
 /// the model's in the first round of each matrix, where ranks begin with different models); a copy of
@@ -75,7 +75,6 @@ class Choco final : public Algorithm {
   };
 
   [[nodiscard]] Links make_links(std::size_t source_count) const;
-  [[nodiscard]] bool has_compared_start() const;
   /// Keeps the model before its first step, in this rank's own copies.
   void keep_start_once();
   /// Has copies begin with it where all ranks have the same.

@@ -24,10 +24,8 @@ bool is_in(StartPhase phase, const at::Tensor& start) {
 }  // namespace
 
 std::size_t Choco::calls_due() const {
-  return buckets_.size() + decoding_calls(*compression_) + (has_compared_start() ? 0 : 1);
+  return buckets_.size() + decoding_calls(*compression_) + (has_compared_ ? 0 : 1);
 }
-
-bool Choco::has_compared_start() const { return has_compared_; }
 
 void Choco::keep_start_once() {
   if (has_compared_ || !is_in(StartPhase::Unknown, start_)) {

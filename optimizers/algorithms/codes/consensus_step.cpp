@@ -18,7 +18,7 @@ constexpr double kLeastStep = 0.001;
 constexpr double kTrialDiesOut = 0.9999;
 constexpr std::size_t kTrialValues = 4096;
 
-/// The same of the schedule's averages without a code.
+/// Whether differences die out by the schedule's averages without a code.
 bool alone_dies_out(const Schedule& schedule) {
   constexpr double kAlone = 0.9995;
   return growth_per_round({.momentum = 0.0}, schedule) <= kAlone;
