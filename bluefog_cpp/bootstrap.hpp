@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -98,11 +99,18 @@ class Bootstrap {
   /// On a process that waits to join: returns when the ranks have taken it in. `why_gone`,
   /// `deadline` and `admits` do not matter. @throws StateError where they do not, or have left.
   [[nodiscard]] virtual Regrouped regroup(WhyGone why_gone, Deadline deadline, bool admits);
-  /// A rank that calls have waited for already: `regroup` waits for it until `deadline` at most, where
-  /// all others have come.
-  void expect_late(int rank, Deadline deadline) { late_ = {.rank = rank, .deadline = deadline}; }
-  /// Whether there is one.
-  [[nodiscard]] bool expects_late() const noexcept { return late_.rank >= 0; }
+  /// A rank that calls have waited for already, for `timeout` (zero: for ever): where all others have
+  /// come, `regroup` waits for it until a tenth of that has passed from now, 1 s at least.
+  void expect_late(int rank, std::chrono::nanoseconds timeout) {
+    constexpr std::chrono::nanoseconds kLeast = std::chrono::seconds(1);
+    late_ = {.rank = rank,
+             .deadline = timeout.count() == 0 ? Deadline::never()
+                                              : Deadline::after(std::max(timeout / 10, kLeast))};
+  }
+  /// Not any more: it has come.
+  void forget_late() { late_ = {}; }
+  /// That rank; −1: there is none.
+  [[nodiscard]] int late_rank() const noexcept { return late_.rank; }
   /// Whether processes wait to join. Cost: some messages to what the ranks meet in.
   [[nodiscard]] virtual bool has_applicants() { return false; }
   /// Whether this process waits to join: it is alone until `regroup`.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/alignment.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/base/prepare_to_throw.hpp"
 #include "bluefog_cpp/context/last_calls.hpp"
 #include "bluefog_cpp/context/members.hpp"
@@ -255,9 +256,10 @@ Bootstrap::Regrouped ContextCore::regroup(bool admits) {
   constexpr std::chrono::nanoseconds kLeast = std::chrono::seconds(1);
   constexpr std::chrono::nanoseconds kMost = std::chrono::seconds(30);
   // Ranks that meet to take somebody in may be a step behind; interrupted, they would keep it out.
-  const auto patience = admits ? std::clamp(settings_.timeout / 20, kLeast, kMost) : kLeast;
-  if (const auto rank = lost_rank(*engine_); rank && !bootstrap_->expects_late()) {
-    bootstrap_->expect_late(*rank, Deadline::after(std::max(settings_.timeout / 10, kLeast)));
+  const auto patience =
+      admits ? std::max(linger::within(kMost, settings_.timeout / 20), kLeast) : kLeast;
+  if (const auto rank = lost_rank(*engine_); rank && bootstrap_->late_rank() < 0) {
+    bootstrap_->expect_late(*rank, settings_.timeout);
   }
   const auto calls = std::make_shared<LastCalls>(
       family_, fmt::format("rank {} has called shrink()", rank()), patience);
@@ -270,6 +272,9 @@ Bootstrap::Regrouped ContextCore::regroup(bool admits) {
       },
       Deadline::after(settings_.timeout), admits);
   calls->end();
+  if (std::ranges::find(left.ranks, bootstrap_->late_rank()) != left.ranks.end()) {
+    bootstrap_->forget_late();  // should ranks meet again, it may be the last by a moment
+  }
   return left;
 }
 

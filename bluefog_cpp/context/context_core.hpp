@@ -85,7 +85,8 @@ class ContextCore {
   /// From now on waits of the bootstrap end where a rank is lost, if that ends all calls.
   void watch_for_losses();
   /// Collective over the ranks that live: `Bootstrap::regroup`. Ends the calls of this context and
-  /// its copies, and those that others are in: where no rank is lost, after a second.
+  /// its copies, and those that others are in: where no rank is lost, after a second, or more where
+  /// it admits others.
   [[nodiscard]] Bootstrap::Regrouped regroup(bool admits);
   /// Collective over those ranks. The core of their context, which is still to be connected.
   [[nodiscard]] std::unique_ptr<ContextCore> among(const Bootstrap::Regrouped& left);

@@ -1,7 +1,5 @@
 #include "bluefog_cpp/context.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,9 +102,7 @@ void bind_context(py::module_& module) {
       .def(
           "expect_late",
           [](Context& c, int rank) {
-            constexpr std::chrono::nanoseconds kLeast = std::chrono::seconds(1);
-            c.core().bootstrap().expect_late(
-                rank, Deadline::after(std::max(c.settings().timeout / 10, kLeast)));
+            c.core().bootstrap().expect_late(rank, c.settings().timeout);
           },
           py::arg("rank"), "A copy of this context has waited for it already: see Bootstrap.")
       .def_property_readonly("is_applicant", &Context::is_applicant,

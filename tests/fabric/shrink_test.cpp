@@ -223,6 +223,27 @@ TEST(Shrink, LeavesOutARankThatIsStoppedOnceItHasMetTheOthers) {
   });
 }
 
+// It has come to the first meeting, and may be the last by a moment to come to the second.
+TEST(Shrink, ARankThatWasLateIsWaitedForInTheNextMeeting) {
+  constexpr int kLate = 2;
+  Ranks ranks = that_shrink(3);
+  ranks.settings = [](Settings& settings, int) {
+    settings.on_failure = OnFailure::Shrink;
+    settings.log_level = LogLevel::Error;
+    settings.timeout = std::chrono::seconds(4);  // 1 s for the one that is late
+  };
+  ranks.thread_counts = {3};
+  ranks.layouts = {Layout::OneHost};
+  on_ranks(ranks, [&](Context& context) {
+    context.core().bootstrap().expect_late(kLate, context.settings().timeout);
+    const Bootstrap::Regrouped first = context.core().regroup(false);
+    ASSERT_THAT(first.ranks, ElementsAre(0, 1, kLate));
+    EXPECT_FALSE(first.settle(false, Deadline::after(std::chrono::seconds(4))));
+    std::this_thread::sleep_for(std::chrono::milliseconds(context.rank() == kLate ? 1400 : 1100));
+    EXPECT_THAT(context.core().regroup(false).ranks, ElementsAre(0, 1, kLate));
+  });
+}
+
 // Without a loss, and where a lost rank is an error.
 TEST(Shrink, AllRanksMayMeetAgain) {
   Ranks ranks;
