@@ -174,17 +174,17 @@ std::shared_ptr<Context> Context::among_the_living(bool admits) {
       group->connect({});
       is_ready = true;
     } catch (const PeerFailure&) {  // the others find it too, and all try again
-    } catch (const TimeoutError&) {
-      // One was stopped since the meeting, say: it does not come to the next one.
-      if (left.joined == 0 || is_applicant()) {
-        problem = late == left.ranks ? std::current_exception() : nullptr;
-        late = left.ranks;
-      }
     } catch (const std::exception& error) {
-      if (left.joined == 0 || is_applicant()) {
+      const bool is_first_timeout =
+          dynamic_cast<const TimeoutError*>(&error) != nullptr && late != left.ranks;
+      if (left.joined > 0 && !is_applicant()) {
+        if (rank() == 0) {  // it may be theirs that are new, without whom all try again
+          log().warning(fmt::format("ranks that were to join are turned away: {}", error.what()));
+        }
+      } else if (is_first_timeout) {  // who was stopped since the meeting comes to no other one
+        late = left.ranks;
+      } else {
         problem = std::current_exception();
-      } else if (rank() == 0) {  // it may be theirs that are new, without whom all try again
-        log().warning(fmt::format("ranks that were to join are turned away: {}", error.what()));
       }
     }
     const bool are_all_ready = left.settle(is_ready, Deadline::after(settings().timeout));
