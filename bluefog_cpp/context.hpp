@@ -125,9 +125,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// shared; make copies, windows and such memory anew. The new one has no device.
   ///
   /// Ranks whose process has ended, whose host or link is lost, or who have left are not waited
-  /// for; the others for `BLUEFOG_TIMEOUT`, then they are left out. A rank that is lost meanwhile
-  /// is left out as well. What an interrupted call has made of its callers' buffers is theirs to
-  /// mend: other ranks may have seen it to its end.
+  /// for; the others for `BLUEFOG_TIMEOUT`, or a tenth of it where calls have waited for them until
+  /// then, after which they are left out. A rank that is lost meanwhile is left out as well. What
+  /// an interrupted call has made of its callers' buffers is theirs to mend: other ranks may have
+  /// seen it to its end.
   /// Cost: a start without the launcher's part, some 10 ms on one host.
   /// @throws UnsupportedError where ranks cannot go on without one of them: over MPI, and over a
   ///   store that ends with a rank. @throws StateError on a rank that the others have left out

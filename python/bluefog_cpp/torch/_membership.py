@@ -91,12 +91,13 @@ def shrink() -> Membership:
     parameters become their mean over the ranks (with gradient all-reduce those of the rank that was
     furthest, with the optimizer's state), and corrections begin anew. Calls in flight raise
     RankLostError where they are waited for; where no rank is lost, others have a second to end
-    theirs. Windows of the program are gone: make them anew. The graph of the machines goes on
-    without those that are lost as a whole.
+    theirs. Windows of the program are gone: make them anew. The graph of the machines goes on with
+    the weights by which ranks get what it gives them without the lost ones.
 
     Ranks that have ended, left, or whose host is lost are not waited for; others for
-    BLUEFOG_TIMEOUT, then they are left out, and get StateError where they come later. Returns who
-    takes part. Raises UnsupportedError where MPI has started the ranks.
+    BLUEFOG_TIMEOUT, or a tenth of it where calls have waited for them until then; after it they are
+    left out, and get StateError where they come later. Returns who takes part. Raises
+    UnsupportedError where MPI has started the ranks.
     """
     return _go_on(admits=False)
 

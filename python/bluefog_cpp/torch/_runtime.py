@@ -106,10 +106,11 @@ class Runtime:
         self.is_surviving = False
         """Whether a call of `survive` is under way."""
         self.furthest_survived_call = 0
-        # The call of survive() in which this rank has a result, where it shrinks; everybody's then.
-        self.result_of = -1
-        self.results_of: list[int] = []
         """The most that any rank had ended when ranks were lost last."""
+        self.result_of = -1
+        """The call of `survive` of which this rank has a result, where it shrinks in one."""
+        self.results_of: list[int] = []
+        """That of each rank that was there before."""
         self.when_shrunk: list[Callable[[], None]] = []
         self.is_new = False
         """Whether this rank has nothing of what the others have, which it joins."""
