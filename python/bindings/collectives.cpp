@@ -5,7 +5,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -192,14 +191,6 @@ std::int64_t row_count(const at::Tensor& tensor) {
     count *= tensor.size(d);
   }
   return count;
-}
-
-/// The stream of the tensor's device that is current in this thread; none on the CPU.
-std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
-  return tensor.is_cpu()
-             ? std::nullopt
-             : std::optional(
-                   c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
 }
 
 // The engine calls the result, and the interpreter's lock must not hold it up: plain ATen.

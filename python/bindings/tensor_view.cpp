@@ -1,5 +1,6 @@
 #include "python/bindings/tensor_view.hpp"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -28,6 +29,13 @@ BufferView view_of(const at::Tensor& tensor) {
        .device = optimizers::device_holding(tensor),
        .stream = nullptr,
        .owner = std::make_shared<const c10::Storage>(tensor.storage())});
+}
+
+std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
+  return tensor.is_cpu()
+             ? std::nullopt
+             : std::optional(
+                   c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
 }
 
 bool is_plain(const at::Tensor& tensor) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bluefog_cpp/buffer_view.hpp"
@@ -15,6 +17,9 @@ namespace bluefog::python {
 /// @throws InvalidArgument for a tensor that is not contiguous, UnsupportedError for one that is not
 ///   on the CPU or a CUDA device, not dense, or of a dtype that no operation takes.
 [[nodiscard]] BufferView view_of(const at::Tensor& tensor);
+
+/// The stream of the tensor's device that is current in this thread; none on the CPU.
+[[nodiscard]] std::optional<c10::Stream> current_stream(const at::Tensor& tensor);
 
 /// Whether calls take the tensor as it is, a quick look: dense and contiguous elements of a dtype
 /// that ranks exchange, on the CPU, which are what they show. Of others `view_of` may know why not.

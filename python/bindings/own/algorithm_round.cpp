@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -24,11 +23,8 @@ namespace {
 /// the stream of the thread that has called.
 class GatheredRoom {
  public:
-  explicit GatheredRoom(const at::Tensor& like) : options_(like.options().requires_grad(false)) {
-    if (!like.is_cpu()) {
-      stream_ = c10::impl::VirtualGuardImpl(like.device().type()).getStream(like.device());
-    }
-  }
+  explicit GatheredRoom(const at::Tensor& like)
+      : options_(like.options().requires_grad(false)), stream_(current_stream(like)) {}
 
   BufferView make(const std::vector<std::int64_t>& counts) {
     counts_ = counts;
