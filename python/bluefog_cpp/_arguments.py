@@ -127,6 +127,10 @@ def one_of(*values: Any) -> Check:
     return check
 
 
+synchronisation = one_of("auto", "component", "neighbours")
+"""Whom a call in place waits for."""
+
+
 def instance_of(kind: type, what: str) -> Check:
     """A check for objects of a class, called `what` in words."""
 
@@ -189,15 +193,6 @@ def name(value: Any) -> str:
     if not isinstance(value, str):
         raise ArgumentTypeError(f"expected a text or None, found {shown(value)}")
     return _encodable(value)
-
-
-def synchronisation(value: Any) -> str:
-    """Whom a call in place waits for."""
-    words = ("auto", "component", "neighbours")
-    if value not in words:
-        raise (InvalidArgument if isinstance(value, str) else ArgumentTypeError)(
-            f"expected {', '.join(map(repr, words[:-1]))} or {words[-1]!r}, found {shown(value)}")
-    return str(value)
 
 
 def _encodable(value: str) -> str:

@@ -314,6 +314,6 @@ def test_a_rank_may_begin_after_another_has_ended(rank, size):
 
 def test_a_prepared_call_names_the_words_for_its_waits(rank):
     with pytest.raises(bluefog_cpp.InvalidArgument,
-                       match="synchronisation: expected 'auto', 'component' or 'neighbours', "
+                       match="synchronisation: expected one of auto, component, neighbours, "
                              "found 'neighbors'"):
         bf.neighbor_allreduce_.prepare(torch.zeros(2), synchronisation="neighbors")
