@@ -108,21 +108,21 @@ def test_one_rank_loads_and_all_go_on_from_its_counts(rank, size):
     model, optimizer = wrapped("local_sgd", 0, size)
     train(model, optimizer, rank, 4)
     saved = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    _, loading = (again := wrapped("local_sgd", rank, size))
+    again, loading = wrapped("local_sgd", rank, size)
     if rank == 0:
-        again[0].load_state_dict(saved["model"])
+        again.load_state_dict(saved["model"])
         loading.load_state_dict(saved["optimizer"])
-    bf.broadcast_parameters(again[0].state_dict(), root_rank=0)
+    bf.broadcast_parameters(again.state_dict(), root_rank=0)
     bf.broadcast_optimizer_state(loading, root_rank=0)
     assert counts_of(loading) == (4, 1)
-    train(again[0], loading, rank, 2)  # the second step is a round
-    values = flat(again[0])
+    train(again, loading, rank, 2)  # the second step is a round
+    values = flat(again)
     torch.testing.assert_close(bf.allreduce(values), values, rtol=0, atol=1e-12)
 
 
 def test_a_round_of_gradients_that_is_not_whole_begins_anew(rank, size):
     """The sums are not saved."""
-    model, optimizer = (torch.nn.Linear(2, 1), None)
+    model = torch.nn.Linear(2, 1)
     bf.broadcast_parameters(model.state_dict(), 0)
     optimizer = bf.DistributedGradientAllreduceOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1), model, num_steps_per_communication=3)
