@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 
@@ -88,6 +89,11 @@ AlgorithmRow with_outer_delay(AlgorithmRow row,
               averaging](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
     if (parts.number(kOuterDelay) == 0.0) {
       return waiting(std::move(parts));
+    }
+    // The schedule was looked at, and this with it, but where the program gives plans.
+    if (const std::string problem = why_no_late_code(parts.options); !problem.empty()) {
+      throw InvalidArgument(
+          fmt::format("rank {}, {}: {}", parts.context.rank(), parts.options.call_name, problem));
     }
     return std::make_unique<LateOuterSteps>(parts.context, parts.buckets, rule(parts.options),
                                             averaging);

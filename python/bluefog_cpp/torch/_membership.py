@@ -229,8 +229,10 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
             if not runtime.context.shrinks_on_failure:
                 raise
         runtime.result_of = number if results else -1
-        shrink()
-        runtime.result_of = -1
+        try:
+            shrink()
+        finally:
+            runtime.result_of = -1
         if results and (runtime.furthest_survived_call > number
                         or all(each == number for each in runtime.results_of)):
             break  # nobody ends it before all have a result
