@@ -171,6 +171,14 @@ TEST(LateOuterSteps, OfCodesAreRefused) {
       EXPECT_THAT(error_of<InvalidArgument>([&] { run_outer_steps(context, options); }),
                   HasSubstr("outer_delay: " + std::string(name) + " expects 0 with a compression"));
     }
+    auto options = late_options("diloco", context.size());
+    options.compression = ops::compression_named("int8");
+    options.schedule.reset();
+    options.plans = [&](std::int64_t /*round*/) {
+      return NeighborPlan::alone(context.rank(), context.size());
+    };
+    EXPECT_THAT(error_of<InvalidArgument>([&] { run_outer_steps(context, options); }),
+                HasSubstr("outer_delay: diloco expects 0 with a compression"));
     EXPECT_THAT(
         error_of<InvalidArgument>([&] {
           run_outer_steps(context, late_options("diloco", context.size(), {{"outer_delay", 2}}));
