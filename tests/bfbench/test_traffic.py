@@ -45,6 +45,10 @@ def test_words_say_what_is_run():
                  ["int8"], ["ring"]) == [
         "gossip_diloco+topk:32@ring/7", "gossip_diloco+int8@ring/7", "adapt_then_combine@full",
         "adapt_then_combine@ring/3"]
+    word = "gossip_diloco+int4@ring/7~outer_momentum=0.5~outer_learning_rate=1"
+    assert names(word) == [word]
+    way, = ways_of(way_list(word), (), (), 1)
+    assert way.numbers() == {"outer_momentum": 0.5, "outer_learning_rate": 1.0}
 
 
 @pytest.mark.parametrize("words, expected", (
@@ -58,7 +62,13 @@ def test_words_say_what_is_run():
     ("--algorithms diloco+topk:9999", "'diloco+topk:9999': "),
     ("--algorithms choco+none", "'choco+none': expected a code, which choco always has, found"),
     ("--compressions int8,in4", "'int8,in4': expected one of none, bfloat16, "),
-    ("--algorithms atc,,ddp", "expected NAME[+CODE][@GRAPH][/H]"),
+    ("--algorithms diloco~outer_momentun=1", "out of error_decay, outer_delay, outer_learning_rate, "
+     "outer_momentum; found 'outer_momentun'"),
+    ("--algorithms diloco~outer_momentum=x", "expected a number for outer_momentum; found 'x'"),
+    ("--algorithms diloco~outer_momentum", "expected a number for outer_momentum; found ''"),
+    ("--algorithms diloco~outer_delay=1~outer_delay=0", "each option once; found outer_delay"),
+    ("--algorithms ddp~lr=1", "expected no option: ddp has none here"),
+    ("--algorithms atc,,ddp", "expected NAME[+CODE][@GRAPH][/H][~OPTION=NUMBER"),
     ("--algorithms diloko", "did you mean diloco?"),
     ("--baseline dpp", "found 'dpp'"),
     ("--rate 0", "expected a number from 1"), ("--more 0", "found '0'"),

@@ -31,7 +31,8 @@ def title_of(record):
 
 
 def way_text(record):
-    return Way(*(record[name] for name in Way._fields)).name()
+    """Files of earlier versions know of no options."""
+    return Way(*(record.get(name, "") for name in Way._fields)).name()
 
 
 def has_diverged(record):

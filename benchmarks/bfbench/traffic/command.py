@@ -52,8 +52,8 @@ def add_arguments(parser):
                         "transformer on the bytes of a text; images: a small network")
     parser.add_argument("--algorithms", type=way_list, metavar=f"{FORM},…",
                         help="registered ones, and out of " + ", ".join(PEERS) + "; with a code, a "
-                        "graph, and H, of which a step communicates, as in "
-                        "gossip_diloco+int4@ring/30; default: " + DEFAULTS["algorithms"])
+                        "graph, H, of which a step communicates, and options of its row, as in "
+                        "gossip_diloco+int4@ring/30~outer_momentum=0.5; default: " + DEFAULTS["algorithms"])
     parser.add_argument("--load", action="append", default=[], metavar="FILE",
                         help="registers algorithms and schedules of a file of Python or a shared "
                         "object; may be repeated")

@@ -19,8 +19,9 @@ from bfbench.contestants import PEERS as PEERS_OF_TRAIN
 from bfbench.contestants import TORCH_DDP
 from bfbench.launch import LaunchFailed
 
-WORD = re.compile(r"(?P<name>[\w-]+)(\+(?P<code>[\w:.-]+))?(@(?P<graph>[\w-]+))?(/(?P<steps>\d+))?")
-FORM = "NAME[+CODE][@GRAPH][/H]"
+WORD = re.compile(r"(?P<name>[\w-]+)(\+(?P<code>[\w:.-]+))?(@(?P<graph>[\w-]+))?(/(?P<steps>\d+))?"
+                  r"(?P<options>(~[^~]*)*)")
+FORM = "NAME[+CODE][@GRAPH][/H][~OPTION=NUMBER…]"
 PEERS = {"ddp": TORCH_DDP, "ddp_bf16": f"{TORCH_DDP}, bf16 hook",
          "ddp_powersgd": f"{TORCH_DDP}, PowerSGD hook",
          "post_local_sgd": "torch post-local SGD (gloo)",
@@ -29,6 +30,8 @@ POST_LOCAL_SGD = "post_local_sgd"
 LOCAL_SGD = "local_sgd"
 DEFAULT_CODE = "default"
 """The code that an algorithm has by itself: none, or that of its row."""
+ARGUMENTS = ("momentum", "global_period_rounds")
+"""Options that the benchmark chooses, the same for all."""
 OWN_GRAPH = "default"
 """The graph or schedule that an algorithm has by itself, such as random pairs."""
 
@@ -40,11 +43,18 @@ class Way(NamedTuple):
     graph: str = ""
     local_steps: int = 1
     """H: a step in so many communicates."""
+    options: str = ""
+    """~OPTION=NUMBER for each option of the algorithm's row that is not at its default."""
 
     def name(self):
         return (self.algorithm + (f"+{self.code}" if self.code else "")
                 + (f"@{self.graph}" if self.graph else "")
-                + (f"/{self.local_steps}" if self.local_steps > 1 else ""))
+                + (f"/{self.local_steps}" if self.local_steps > 1 else "") + self.options)
+
+    def numbers(self):
+        """The options as DecentralizedOptimizer takes them."""
+        pairs = (each.partition("=") for each in self.options.split("~")[1:])
+        return {name: float(number) for name, _, number in pairs}
 
 
 def own_code(row):
@@ -64,7 +74,7 @@ def graph_names():
 
 
 def parsed_word(word):
-    """(name, code or None, graph or None, H or None); raises ArgumentTypeError."""
+    """(name, code or None, graph or None, H or None, options); raises ArgumentTypeError."""
     found = WORD.fullmatch(word)
     if not found:
         raise argparse.ArgumentTypeError(f"expected {FORM}, such as gossip_diloco+int4@ring/30, "
@@ -88,7 +98,30 @@ def parsed_word(word):
         if code == NO_CODE and own_code(row_named(name)):
             raise argparse.ArgumentTypeError(f"'{word}': expected a code, which {name} always has, "
                                              f"found '{code}'")
-    return name, code, graph, int(steps) if steps else None
+    check_options(word, name, found["options"])
+    return name, code, graph, int(steps) if steps else None, found["options"]
+
+
+def check_options(word, name, options):
+    """Raises ArgumentTypeError unless each is a number for an option that the algorithm has."""
+    known = [] if name in PEERS else sorted(
+        option.name for option in row_named(name).options
+        if isinstance(option.default, (int, float)) and not isinstance(option.default, bool)
+        and option.name not in ARGUMENTS)
+    given = [each.partition("=") for each in options.split("~")[1:]]
+    for place, (option, _, number) in enumerate(given):
+        if option not in known:
+            raise argparse.ArgumentTypeError(
+                f"'{word}': expected an option of {name} out of {', '.join(known)}; found "
+                f"'{option}'" if known else f"'{word}': expected no option: {name} has none here")
+        if option in (earlier for earlier, _, _ in given[:place]):
+            raise argparse.ArgumentTypeError(f"'{word}': expected each option once; found {option} "
+                                             "again")
+        try:
+            float(number)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"'{word}': expected a number for {option}; found "
+                                             f"'{number}'") from error
 
 
 def checked_code(word, code):
@@ -131,7 +164,7 @@ def way_list(text):
 def ways_of(words, codes, graphs, local_steps):
     """Each word once for every code and graph that it leaves open and its algorithm takes."""
     found: dict[Way, None] = {}
-    for name, code, graph, steps in map(parsed_word, words):
+    for name, code, graph, steps, options in map(parsed_word, words):
         if name in PEERS:
             found[Way(name, local_steps=steps or (local_steps if name == POST_LOCAL_SGD else 1))
                   ] = None
@@ -141,7 +174,7 @@ def ways_of(words, codes, graphs, local_steps):
         for each_code in [code] if code else codes if has_codes else [DEFAULT_CODE]:
             for each_graph in [graph] if graph else graphs if takes_graphs(row) else [""]:
                 found[Way(name, own if each_code == DEFAULT_CODE else each_code, each_graph,
-                          steps or (local_steps if meets_rarely(row) else 1))] = None
+                          steps or (local_steps if meets_rarely(row) else 1), options)] = None
     return list(found)
 
 

@@ -85,7 +85,7 @@ def make_stepper(way, model, task, args):
     return Stepper(model, bf.DecentralizedOptimizer(
         optimizer, model, row.name, schedule=SCHEDULES.get(way.graph, way.graph),
         num_steps_per_communication=period, compression=way.code or None,
-        momentum=MOMENTUM if has_momentum else 0.0))
+        numbers=way.numbers(), momentum=MOMENTUM if has_momentum else 0.0))
 
 
 def _ddp(_, model, task, args):
