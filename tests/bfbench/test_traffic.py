@@ -62,8 +62,7 @@ def test_words_say_what_is_run():
     ("--algorithms diloco+topk:9999", "'diloco+topk:9999': "),
     ("--algorithms choco+none", "'choco+none': expected a code, which choco always has, found"),
     ("--compressions int8,in4", "'int8,in4': expected one of none, bfloat16, "),
-    ("--algorithms diloco~outer_momentun=1", "out of error_decay, outer_delay, outer_learning_rate, "
-     "outer_momentum; found 'outer_momentun'"),
+    ("--algorithms diloco~outer_momentun=1", "outer_momentum; found 'outer_momentun'"),
     ("--algorithms diloco~outer_momentum=x", "expected a number for outer_momentum; found 'x'"),
     ("--algorithms diloco~outer_momentum", "expected a number for outer_momentum; found ''"),
     ("--algorithms diloco~outer_delay=1~outer_delay=0", "each option once; found outer_delay"),
@@ -102,6 +101,9 @@ def test_options_go_before_the_preset(capsys):
     fewer = Args()
     fewer.ranks = 2
     assert fill(fewer).hosts == 2  # a rank on each
+    together = Args()
+    together.hosts = 1
+    assert fill(together).rate is None
 
 
 def test_interfaces_that_count():

@@ -53,7 +53,8 @@ def add_arguments(parser):
     parser.add_argument("--algorithms", type=way_list, metavar=f"{FORM},…",
                         help="registered ones, and out of " + ", ".join(PEERS) + "; with a code, a "
                         "graph, H, of which a step communicates, and options of its row, as in "
-                        "gossip_diloco+int4@ring/30~outer_momentum=0.5; default: " + DEFAULTS["algorithms"])
+                        "gossip_diloco+int4@ring/30~outer_momentum=0.5; default: "
+                        + DEFAULTS["algorithms"])
     parser.add_argument("--load", action="append", default=[], metavar="FILE",
                         help="registers algorithms and schedules of a file of Python or a shared "
                         "object; may be repeated")

@@ -38,6 +38,8 @@ def fill(args):
     chosen = {**DEFAULTS, **PRESETS[args.preset]}
     if args.hosts is None and args.ranks is not None and chosen["ranks"] == chosen["hosts"]:
         chosen["hosts"] = args.ranks  # a rank on each
+    if args.hosts == 1:
+        chosen["rate"] = None
     task = args.task or chosen["task"]
     for name, value in {**chosen, **OF_TASK[task]}.items():
         if getattr(args, name) is None:
