@@ -80,21 +80,25 @@ void check_arguments(const Context& context, const std::vector<ConstBufferView>&
                                       where(context, OpKind::ReduceScatter), context.size(),
                                       inputs.size()));
   }
-  for (const ConstBufferView& input : inputs) {
+  const auto own_part = static_cast<std::size_t>(context.rank());
+  for (std::size_t part = 0; part < inputs.size(); ++part) {
+    const ConstBufferView& input = inputs[part];
     check_buffer(context, OpKind::ReduceScatter, input);
     if (input.dtype != output.dtype) {
       throw InvalidArgument(fmt::format("{}: expected inputs of the output's dtype, {}, found {}",
                                         where(context, OpKind::ReduceScatter),
                                         name_of(output.dtype), name_of(input.dtype)));
     }
-    if (overlaps_in_part(input, output)) {
+    if (part != own_part) {
+      check_sent_apart(context, OpKind::ReduceScatter, input, output);
+    } else if (overlaps_in_part(input, output)) {
       throw InvalidArgument(
-          fmt::format("{}: expected each input to be the output's memory or apart from it, found "
-                      "them overlapping",
+          fmt::format("{}: expected this rank's own input to be the output's memory or apart from "
+                      "it, found them overlapping",
                       where(context, OpKind::ReduceScatter)));
     }
   }
-  const ConstBufferView& own = inputs[static_cast<std::size_t>(context.rank())];
+  const ConstBufferView& own = inputs[own_part];
   if (own.count != output.count) {
     throw InvalidArgument(
         fmt::format("{}: expected the input for this rank to have the size of its output, {} "

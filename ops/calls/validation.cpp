@@ -118,6 +118,17 @@ bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other) 
   return a != b && a < b + other.bytes() && b < a + one.bytes();
 }
 
+void check_sent_apart(const Context& context, OpKind kind, const ConstBufferView& sent,
+                      const BufferView& taken) {
+  const bool is_same = sent.data == taken.data && sent.count > 0 && taken.count > 0;
+  if (is_same || overlaps_in_part(sent, taken)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected inputs and outputs apart, found an input of {} bytes and an "
+                    "output of {} bytes overlapping; give copies of the inputs",
+                    where(context, kind), sent.bytes(), taken.bytes()));
+  }
+}
+
 void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
                       const BufferView& output, Residence residence) {
   check_buffer(context, kind, input, residence);

@@ -45,6 +45,11 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype);
 /// True if the two are neither the same memory nor apart.
 [[nodiscard]] bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other);
 
+/// Checks that what is sent to another rank does not lie where what others send is written.
+/// @throws InvalidArgument.
+void check_sent_apart(const Context& context, OpKind kind, const ConstBufferView& sent,
+                      const BufferView& taken);
+
 /// Checks both buffers, and their dtype, for a weighted average.
 /// @throws InvalidArgument also unless they have the same dtype, count and device and are the same
 /// memory or apart.

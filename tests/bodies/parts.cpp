@@ -193,6 +193,19 @@ TEST(Reduce, PartsOfDifferentSizesToTheirOwners) {
   });
 }
 
+// Sums that come in would lie on what has not left yet.
+TEST(Reduce, AnOutputWhereAnInputForAnotherRankLiesIsRefused) {
+  on_ranks({.at_least = 2, .at_most = 4}, [](Context& context) {
+    const auto size = static_cast<std::size_t>(context.size());
+    std::vector<Values> own(size, Values(Dtype::Float32, 300'000));
+    const auto next = (static_cast<std::size_t>(context.rank()) + 1) % size;
+    EXPECT_THAT(failure_of([&] {
+                  ops::reduce_scatter_nonblocking(context, inputs(own), own[next].view()).wait();
+                }).second,
+                HasSubstr("expected inputs and outputs apart, found an input of 1200000 bytes"));
+  });
+}
+
 TEST(Reduce, RulesThatDifferAndDtypesThatARuleHasNot) {
   on_ranks({.at_least = 2, .at_most = 2}, [](Context& context) {
     Values own = small_integers(Dtype::Float32, 4, 1);
