@@ -268,6 +268,19 @@ void refuse_alone(const Variables& variables, const char* name) {
                   name, size, size, kWaysToStart, name, kExpectSize));
 }
 
+// A number of ranks that is another one than the launcher's: fewer have been started than were meant.
+void refuse_another_size(const LaunchEnvironment& launch, const Variables& variables) {
+  const int size = number_in(variables, kByEnvironment.size);
+  if (size < 1 || launch.size < 1 || size == launch.size ||
+      number_in(variables, kExpectSize) == launch.size) {
+    return;
+  }
+  throw UnsupportedError(fmt::format(
+      "WORLD_SIZE={}, and {}, by {}: expected as many ranks as WORLD_SIZE says, found {}; start {} "
+      "ranks, or unset WORLD_SIZE, or set {}={}, where so many are meant",
+      size, launch.stated_by, launch.launcher, launch.size, size, kExpectSize, launch.size));
+}
+
 // Each of these processes would take itself for rank 0 of 1.
 void refuse_launchers_of_others(const Variables& variables) {
   if (!variables.contains("PMIX_NAMESPACE")) {
@@ -313,10 +326,12 @@ LaunchEnvironment LaunchEnvironment::detect(const Variables& environment) {
       choose({launch_of_bfrun(variables), launch_of_torchrun(variables), launch_of_mpi(variables),
               launch_of_environment(variables)});
   if (chosen.launched()) {
+    refuse_another_size(chosen, variables);
     const bool is_alone = chosen.size == 1 && chosen.way != LaunchWay::Mpi;
     return is_alone ? LaunchEnvironment{} : chosen;
   }
   if (LaunchEnvironment slurm = launch_of_slurm(variables); slurm.launched()) {
+    refuse_another_size(slurm, variables);
     return slurm;
   }
   refuse_launchers_of_others(variables);

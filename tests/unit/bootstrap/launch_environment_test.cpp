@@ -259,6 +259,12 @@ TEST(LaunchEnvironment, ANumberOfRanksWithoutAPlaceAmongThemIsRefused) {
               StartsWith("SLURM_NTASKS=8: expected 8 processes"));
   EXPECT_THAT(refusal_of({{"WORLD_SIZE", "4"}, {"BLUEFOG_EXPECT_SIZE", "4"}}),
               StartsWith("WORLD_SIZE=4: "));
+  const Variables by_mpi{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}};
+  const Variables by_slurm{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  for (const Variables& launch : {by_mpi, by_slurm}) {
+    EXPECT_THAT(refusal_of(with(launch, {{"WORLD_SIZE", "4"}})), HasSubstr("says, found 2; start"));
+    EXPECT_EQ(LaunchEnvironment::detect(with(launch, {{"WORLD_SIZE", "2"}})).size, 2);
+  }
 }
 
 TEST(LaunchEnvironment, NumbersThatMakeNoSeveralRanksAreQuiet) {
