@@ -1,7 +1,9 @@
 #include "python/c10d/tensors.hpp"
 
 #include <ATen/ops/view_as_real.h>
+#include <c10/core/Layout.h>
 #include <c10/core/Storage.h>
+#include <c10/util/StringUtil.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +26,9 @@ void check_dense(const CallPlace& place, const at::Tensor& tensor) {
   }
   if (tensor.layout() != at::kStrided) {
     throw InvalidArgument(
-        fmt::format("{}: expected a dense tensor, found {}", where(place), text_of(tensor)));
+        fmt::format("{}: expected a dense tensor, found one of layout {}, {}; give "
+                    "tensor.to_dense(), or make modules with sparse=False",
+                    where(place), c10::str(tensor.layout()), text_of(tensor)));
   }
   if (!tensor.is_cpu() && !tensor.is_cuda()) {
     throw UnsupportedError(

@@ -96,8 +96,13 @@ def test_one_rank_refuses(rank, size):
     assert re.search(others + words, str(found.value))
 
 
+def reduce_scatter_onto_the_part_of_another_rank():
+    parts = torch.ones(dist.get_world_size(), 300_000)
+    dist.reduce_scatter_tensor(parts[(dist.get_rank() + 1) % len(parts)], parts)
+
+
 @pytest.mark.parametrize("call, error, words", [
-    (lambda x: dist.all_reduce(x.to_sparse()), ValueError, "expected a dense tensor"),
+    (lambda x: dist.all_reduce(x.to_sparse()), ValueError, "expected a dense tensor, found one of layout Sparse"),
     (lambda x: dist.all_reduce(x.to(torch.float8_e4m3fn)), NotImplementedError,
      "expected float16, bfloat16, float32, float64"),
     (lambda x: dist.all_reduce(x, dist.ReduceOp.BAND), ValueError, "expected an integer or bool"),
@@ -113,6 +118,8 @@ def test_one_rank_refuses(rank, size):
     (lambda x: dist.all_to_all_single(torch.empty(4), x, [1], [1]), ValueError,
      r"numbers of rows with the sum 4, found \[1\]"),
     (lambda x: dist.all_to_all_single(x, x), ValueError, "expected inputs and outputs apart"),
+    (lambda x: reduce_scatter_onto_the_part_of_another_rank(), ValueError,
+     "expected inputs and outputs apart"),
 ])
 def test_arguments(size, call, error, words):
     with pytest.raises(error, match=words):
