@@ -34,8 +34,8 @@ struct ReduceOptions {
 ///   the own one and lies apart from the others; sizes of different outputs may differ.
 /// Cost per rank: n−1 messages, of the inputs for the others.
 /// @throws InvalidArgument for an unsupported dtype or reduction, null or negative buffers, another
-///   number of inputs than ranks, an output that overlaps an input for another rank; UnsupportedError
-///   off the CPU.
+///   number of inputs than ranks, an output that overlaps an input for another rank;
+///   UnsupportedError off the CPU.
 [[nodiscard]] Work reduce_scatter_nonblocking(Context& context, std::vector<ConstBufferView> inputs,
                                               BufferView output, const ReduceOptions& options = {});
 

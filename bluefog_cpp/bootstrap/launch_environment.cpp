@@ -268,7 +268,7 @@ void refuse_alone(const Variables& variables, const char* name) {
                   name, size, size, kWaysToStart, name, kExpectSize));
 }
 
-// A number of ranks that is another one than the launcher's: fewer have been started than were meant.
+// Fewer, or more, ranks have been started than were meant.
 void refuse_another_size(const LaunchEnvironment& launch, const Variables& variables) {
   const int size = number_in(variables, kByEnvironment.size);
   if (size < 1 || launch.size < 1 || size == launch.size ||

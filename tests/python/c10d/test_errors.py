@@ -102,7 +102,8 @@ def reduce_scatter_onto_the_part_of_another_rank():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda x: dist.all_reduce(x.to_sparse()), ValueError, "expected a dense tensor, found one of layout Sparse"),
+    (lambda x: dist.all_reduce(x.to_sparse()), ValueError,
+     "expected a dense tensor, found one of layout Sparse"),
     (lambda x: dist.all_reduce(x.to(torch.float8_e4m3fn)), NotImplementedError,
      "expected float16, bfloat16, float32, float64"),
     (lambda x: dist.all_reduce(x, dist.ReduceOp.BAND), ValueError, "expected an integer or bool"),
