@@ -115,6 +115,14 @@ struct AlgorithmParts {
   [[nodiscard]] double number(std::string_view name) const;
 };
 
+/// The value of an option that was left to an algorithm.
+struct ChosenNumber {
+  std::string option;  ///< a key of `DistributedOptimizerOptions::numbers`
+  double value = 0.0;  ///< within the option's limits
+  /// The way in which it was chosen, for the log; empty where it is not worth a line.
+  std::string reason{};
+};
+
 /// Everything that the library knows about an algorithm beside its class. Names, checks, docs and
 /// the choices of Python and the examples are made from rows (`register_algorithm`).
 ///
@@ -175,6 +183,13 @@ struct AlgorithmRow {
   std::function<std::string(const DistributedOptimizerOptions& options, const NeighborPlan& plan,
                             const NeighborPlan* before)>
       why_unfit_plan{};
+
+  /// Looks for numbers that the options leave to the algorithm, over the schedule that rounds average
+  /// with. Ranks compare what they find, and `make` sees it as if it had been given. An InvalidArgument
+  /// where there is none is one of all ranks.
+  std::function<std::vector<ChosenNumber>(const DistributedOptimizerOptions& options,
+                                          const Schedule& schedule)>
+      choose_numbers{};
 
   /// Makes the algorithm. Collective where its constructor is.
   std::function<std::unique_ptr<Algorithm>(AlgorithmParts parts)> make{};

@@ -89,7 +89,7 @@ std::unique_ptr<Algorithm> make_choco(const AlgorithmParts& parts) {
   const Schedule schedule = mixing_of(parts.options, parts.context.size());
   const auto compression = compression_of(parts.options);
   return std::make_unique<Choco>(parts.context, parts.buckets, schedule, compression,
-                                 consensus_step_of(parts, rounds_of(schedule, *compression), {}));
+                                 parts.number("consensus_step_size"));
 }
 
 }  // namespace
@@ -366,6 +366,11 @@ AlgorithmRow choco_row() {
       .why_unfit_plan =
           [](const DistributedOptimizerOptions& options, const NeighborPlan& /*plan*/,
              const NeighborPlan* /*before*/) { return why_no_copies_for_plans(options); },
+      .choose_numbers =
+          [](const DistributedOptimizerOptions& options, const Schedule& schedule) {
+            const auto compression = compression_of(options);
+            return chosen_step(options, rounds_of(schedule, *compression), {});
+          },
       .make = make_choco};
 }
 

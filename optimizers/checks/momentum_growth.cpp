@@ -16,10 +16,6 @@ namespace {
 constexpr std::int64_t kRoundsTried = 2000;
 /// A norm that has grown this far never comes back, and stays below the largest double.
 constexpr double kGrownForGood = 1e100;
-/// A factor per round that momentum may reach: what lies on the bound grows by rounding alone.
-constexpr double kMostGrowth = 1.001;
-/// A factor per round from which on differences do not die out, or by a graph that is as slow.
-constexpr double kDiesOut = 0.9995;
 
 /// One number per rank, as a model without gradients.
 class RanksWithoutGradients {

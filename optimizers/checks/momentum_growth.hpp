@@ -19,6 +19,11 @@ struct MomentumRecursion {
   double by_momentum = 1.0;
 };
 
+/// A factor per round that differences may reach: what lies on the bound grows by rounding alone.
+inline constexpr double kMostGrowth = 1.001;
+/// A factor per round from which on differences do not die out, or by a graph that is as slow.
+inline constexpr double kDiesOut = 0.9995;
+
 /// The factor by which a round multiplies differences between ranks in the long run, where there
 /// are no gradients: the recursion, run for 2,000 rounds from one random number per rank. Below 1
 /// where they die out.

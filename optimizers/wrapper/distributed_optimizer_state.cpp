@@ -59,6 +59,9 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   }
   options_.moments = moments_of(options, optimizer);
   algorithm_ = make_algorithm(
+  for (const ChosenNumber& number : model.chosen) {
+    options_.numbers[number.option] = number.value;
+  }
       options_, *context_, buckets,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
   if (algorithm_->averages_with_neighbors() && !options.plans) {

@@ -1,5 +1,6 @@
 #include "optimizers/wrapper/model_agreement.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/gradient_hooks.hpp"
 #include "optimizers/checks/agreement.hpp"
@@ -30,6 +32,22 @@ BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Setti
   }
   return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
           .others = bytes};
+}
+
+/// Looked for where nothing else is wrong.
+std::vector<ChosenNumber> choose(Statement& statement, const DistributedOptimizerOptions& options,
+                                 int size) {
+  std::vector<ChosenNumber> chosen;
+  try {
+    chosen = statement.problem.empty() ? chosen_numbers(options, size) : chosen;
+  } catch (const Error& error) {
+    statement.problem = error.what();
+  }
+  for (const ChosenNumber& number : chosen) {
+    statement.lines.push_back(fmt::format("{} {}, chosen by {}", number.option, number.value,
+                                          name_of(options.algorithm)));
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -64,8 +82,15 @@ AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& opti
   if (statement.problem.empty() && has_gradient_hooks(options)) {
     statement.problem = why_not_hooked(sorted.trained);
   }
+  std::vector<ChosenNumber> chosen = choose(statement, options, context.size());
   check_ranks_agree(context, options.call_name, statement);
-  return {.parameters = std::move(sorted), .bucket_bytes = sizes};
+  for (const ChosenNumber& number : chosen) {
+    if (context.rank() == 0 && !number.reason.empty()) {
+      context.log().info(fmt::format("{}: {} {}, {}", options.algorithm.text(), number.option,
+                                     number.value, number.reason));
+    }
+  }
+  return {.parameters = std::move(sorted), .bucket_bytes = sizes, .chosen = std::move(chosen)};
 }
 
 }  // namespace bluefog::optimizers

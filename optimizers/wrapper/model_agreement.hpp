@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "bluefog_cpp/context.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/checks/model_check.hpp"
 #include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"
@@ -19,6 +21,8 @@ struct BucketSizes {
 struct AgreedModel {
   ModelParameters parameters;
   BucketSizes bucket_bytes;
+  /// Numbers that the options have left to the algorithm.
+  std::vector<ChosenNumber> chosen;
 };
 
 /// Collective. Whether every rank can train these parameters by `optimizer` with these options,

@@ -20,15 +20,13 @@ constexpr std::size_t kTrialValues = 4096;
 
 /// Whether differences die out by the schedule's averages without a code.
 bool alone_dies_out(const Schedule& schedule) {
-  constexpr double kAlone = 0.9995;
-  return growth_per_round({.momentum = 0.0}, schedule) <= kAlone;
+  return growth_per_round({.momentum = 0.0}, schedule) <= kDiesOut;
 }
 
 /// The growth by which a step size is found unfit; nothing where it is fit.
 std::optional<double> unfit_growth(const CodedRounds& rounds, const CodedTrial& trial) {
-  constexpr double kStays = 1.001;
   const double growth = std::max(trial.growth, trial.late_growth);
-  const bool may_stay = growth <= kStays;
+  const bool may_stay = growth <= kMostGrowth;
   const bool is_fit =
       (trial.growth < kTrialDiesOut && may_stay) || (may_stay && !alone_dies_out(rounds.schedule));
   return is_fit ? std::nullopt : std::optional<double>(growth);
@@ -76,6 +74,12 @@ std::string expected_by(const DistributedOptimizerOptions& options) {
       options.algorithm.text());
 }
 
+std::string failed_trial(const CodedRounds& rounds, const std::exception& error) {
+  return fmt::format(
+      "compression {}: expected a code for {} numbers in a trial, found an error: {}",
+      rounds.compression.name(), kTrialValues, error.what());
+}
+
 std::string refusal_of_all(const DistributedOptimizerOptions& options, const CodedRounds& rounds,
                            std::string_view others) {
   return fmt::format(
@@ -85,16 +89,13 @@ std::string refusal_of_all(const DistributedOptimizerOptions& options, const Cod
       others.empty() ? "" : ", or a smaller momentum");
 }
 
-// Codes that may fail are tried where all ranks hear of it, others when the algorithm is made.
 std::string step_refusal(const DistributedOptimizerOptions& options, const CodedRounds& rounds,
                          std::string_view others) {
   const double step = number_of(options, kStepName);
-  const bool has_momentum = !others.empty();
   if (step == 0.0) {
-    return !rounds.compression.may_throw() || best_step(rounds, has_momentum)
-               ? std::string()
-               : refusal_of_all(options, rounds, others);
+    return {};
   }
+  const bool has_momentum = !others.empty();
   const std::optional<double> growth = needs_no_trial(rounds, step, has_momentum)
                                            ? std::nullopt
                                            : unfit_growth(rounds, try_coded_rounds(rounds, step));
@@ -130,29 +131,31 @@ std::string why_unfit_step(const DistributedOptimizerOptions& options, const Cod
   try {
     return step_refusal(options, rounds, others);
   } catch (const std::exception& error) {  // of a program's own code
-    return fmt::format(
-        "compression {}: expected a code for {} numbers in a trial, found an error: {}",
-        rounds.compression.name(), kTrialValues, error.what());
+    return failed_trial(rounds, error);
   }
 }
 
-double consensus_step_of(const AlgorithmParts& parts, const CodedRounds& rounds,
-                         std::string_view others) {
-  if (const double given = parts.number(kStepName); given != 0.0) {
-    return given;
+std::vector<ChosenNumber> chosen_step(const DistributedOptimizerOptions& options,
+                                      const CodedRounds& rounds, std::string_view others) {
+  if (number_of(options, kStepName) != 0.0) {
+    return {};
   }
-  const std::optional<double> found = best_step(rounds, !others.empty());
+  std::optional<double> found;
+  try {
+    found = best_step(rounds, !others.empty());
+  } catch (const std::exception& error) {
+    throw InvalidArgument(failed_trial(rounds, error));
+  }
   if (!found) {
-    throw InvalidArgument(fmt::format("rank {}, {}: {}", parts.context.rank(),
-                                      parts.options.call_name,
-                                      refusal_of_all(parts.options, rounds, others)));
+    throw InvalidArgument(refusal_of_all(options, rounds, others));
   }
-  if (*found < 1.0 && parts.context.rank() == 0) {
-    parts.context.log().info(
-        fmt::format("{}: {} {}, the best of 1, 1/2, 1/4, ... in a trial with compression {}",
-                    parts.options.algorithm.text(), kStepName, *found, rounds.compression.name()));
-  }
-  return *found;
+  return {
+      {.option = kStepName,
+       .value = *found,
+       .reason = *found < 1.0
+                     ? fmt::format("the best of 1, 1/2, 1/4, ... in a trial with compression {}",
+                                   rounds.compression.name())
+                     : std::string()}};
 }
 
 }  // namespace bluefog::optimizers

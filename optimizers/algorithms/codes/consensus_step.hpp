@@ -17,17 +17,17 @@ namespace bluefog::optimizers {
 inline constexpr double kKeepsNearlyAll = 0.99;
 
 /// Why differences between ranks would not die out with the options' κ, with one that they would die
-/// out with. Empty where they do, and where κ is 0 and the code cannot fail: `consensus_step_of` looks
-/// for one then. A schedule that does not let them die out by itself need not.
+/// out with. Empty where they do, and where κ is 0: `chosen_step` looks for one then. A schedule that
+/// does not let them die out by itself need not.
 /// @param others "outer_momentum 0.9, ": options beside code and κ that matter; none: momentum has no
 ///   part in it.
 [[nodiscard]] std::string why_unfit_step(const DistributedOptimizerOptions& options,
                                          const CodedRounds& rounds, std::string_view others);
 
-/// κ of an algorithm that is made, whose options `why_unfit_step` has found fit. A κ below 1 that was
-/// chosen for them is told on rank 0, as information. @param others as above.
-/// @throws InvalidArgument, on all ranks, where κ is 0 and none is found.
-[[nodiscard]] double consensus_step_of(const AlgorithmParts& parts, const CodedRounds& rounds,
-                                       std::string_view others);
+/// κ where the options leave it to the algorithm, else nothing. @param others as above.
+/// @throws InvalidArgument where there is none with which differences die out, or the code fails.
+[[nodiscard]] std::vector<ChosenNumber> chosen_step(const DistributedOptimizerOptions& options,
+                                                    const CodedRounds& rounds,
+                                                    std::string_view others);
 
 }  // namespace bluefog::optimizers

@@ -69,17 +69,14 @@ std::string why_unfit_code(const DistributedOptimizerOptions& options, const Out
 }
 
 /// CHOCO over the schedule of the options, for outer steps by `rule`.
-std::unique_ptr<Algorithm> make_coded_averages(const AlgorithmParts& parts,
-                                               const OuterMomentum& rule) {
+std::unique_ptr<Algorithm> make_coded_averages(const AlgorithmParts& parts) {
   if (parts.options.plans) {
     throw InvalidArgument(fmt::format("rank {}, DistributedOptimizer: {}", parts.context.rank(),
                                       why_no_copies_for_plans(parts.options)));
   }
   const Schedule schedule = mixing_of(parts.options, parts.context.size());
-  const auto& compression = parts.options.compression;
-  return std::make_unique<Choco>(
-      parts.context, parts.buckets, schedule, compression,
-      consensus_step_of(parts, rounds_of(rule, schedule, *compression), text_of(rule)));
+  return std::make_unique<Choco>(parts.context, parts.buckets, schedule, parts.options.compression,
+                                 parts.number("consensus_step_size"));
 }
 
 }  // namespace
@@ -224,10 +221,19 @@ AlgorithmRow outer_row_of_neighbors(const MomentumOuterSteps::RuleOf& rule) {
                           const NeighborPlan* /*before*/) {
     return options.compression ? why_no_copies_for_plans(options) : std::string();
   };
+  row.choose_numbers = [rule](const DistributedOptimizerOptions& options,
+                              const Schedule& schedule) -> std::vector<ChosenNumber> {
+    if (!options.compression) {
+      return {};
+    }
+    const OuterMomentum momentum = rule(options);
+    return chosen_step(options, rounds_of(momentum, schedule, *options.compression),
+                       text_of(momentum));
+  };
   row.make = [rule](AlgorithmParts parts) {
     std::unique_ptr<Algorithm> averages;
     if (parts.options.compression) {
-      averages = make_coded_averages(parts, rule(parts.options));
+      averages = make_coded_averages(parts);
     } else {
       averages = std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
     }

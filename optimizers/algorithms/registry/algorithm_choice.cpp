@@ -245,6 +245,13 @@ std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& paramet
   }
   for (const auto& [name, tensor] : parameters) {
     if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble) {
+std::vector<ChosenNumber> chosen_numbers(const DistributedOptimizerOptions& options, int size) {
+  const AlgorithmRow& row = row_of(options.algorithm);
+  return row.choose_numbers && !options.plans
+             ? row.choose_numbers(options, mixing_of(options, size))
+             : std::vector<ChosenNumber>();
+}
+
       return fmt::format("parameter '{}': {} expects float32 or float64, because {}, found {}",
                          name, row.name, row.full_precision_because, describe(tensor));
     }

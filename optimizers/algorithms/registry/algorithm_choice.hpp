@@ -30,6 +30,11 @@ namespace bluefog::optimizers {
 /// Why the algorithm cannot train parameters of these types; empty if it can.
 [[nodiscard]] std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters);
 
+/// The numbers that options which `why_invalid` has nothing against leave to the algorithm.
+/// @throws InvalidArgument where it finds none.
+[[nodiscard]] std::vector<ChosenNumber> chosen_numbers(const DistributedOptimizerOptions& options,
+                                                       int size);
+
 /// Why these parameters cannot be averaged where they are, or an empty string: they are on several
 /// devices, or on one that the context does not use.
 [[nodiscard]] std::string why_elsewhere(const NamedTensors& parameters, const Context& context);
