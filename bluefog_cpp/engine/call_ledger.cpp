@@ -48,6 +48,11 @@ void CallLedger::note_failed(CallKey key) {
   }
 }
 
+bool CallLedger::has_failed_since(std::uint64_t first_call) const noexcept {
+  return std::ranges::any_of(
+      failed_calls_, [&](const CallKey& key) { return key.partner < 0 && key.call >= first_call; });
+}
+
 bool CallLedger::has_failed(CallKey key) const noexcept {
   const auto is_before_resync = [&] {
     if (key.partner < 0) {

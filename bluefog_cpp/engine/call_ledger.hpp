@@ -70,6 +70,8 @@ class CallLedger final : public PeerReports {
   /// Whether it is one of the last `Transport::kMostWaitingControls` calls that failed, or one
   /// before those with which ranks have gone on together.
   [[nodiscard]] bool has_failed(CallKey key) const noexcept;
+  /// Whether a call of all ranks of that number or a later one is among them.
+  [[nodiscard]] bool has_failed_since(std::uint64_t first_call) const noexcept;
   [[nodiscard]] bool has_failed_calls() const noexcept { return !failed_calls_.empty(); }
 
   /// The call of another rank that it refused, left or ended with an error.

@@ -36,9 +36,8 @@ namespace bluefog {
 
 /// Orders the calls of one context and drives their exchanges.
 ///
-/// Calls run in the order of their submission. Whoever holds the mutex drives
-/// the transports: a caller that waits, or the progress thread for calls that
-/// nobody waits for; neither sleeps while it holds the mutex.
+/// Calls run in the order of their submission. Whoever holds the mutex drives the transports: a caller
+/// that waits, or the progress thread for calls that nobody waits for; neither sleeps meanwhile.
 ///
 /// Thread-safe. Held by `shared_ptr`. In a fork of the process every call is a StateError and
 /// nothing is sent; it must not be destroyed there.
@@ -82,11 +81,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// @return whether the call is done.
   bool attend(Operation& operation, Waiter& waiter, Waiter::Clock::time_point end);
 
-  /// Runs `task` while no call is driven.
+  /// Runs `task` while no call is driven. The ledger may be read by it alone.
   void run_exclusively(const std::function<void()>& task) {
     const Lock lock(mutex_);
     task();
   }
+  [[nodiscard]] const CallLedger& ledger() const noexcept { return ledger_; }
 
   [[nodiscard]] static bool is_done(const Operation& operation) noexcept {
     return CallState::of(operation).is_done();

@@ -31,8 +31,8 @@ namespace bluefog::optimizers {
 /// A schedule of several matrices has copies for each of them: a copy is due to one link.
 ///
 /// Where all ranks begin with the same model, as after a broadcast, copies begin with it, too: before
-/// the first round, but not after a restart, ranks compare a number of it (64 bits). Elsewhere the
-/// first message on a link is ψ itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as it
+/// the first round, but not after a restart, ranks compare a number of it (64 bits). Elsewhere, or where
+/// the first round has failed, the first message on a link is ψ itself, x̂ᵢ = ψᵢ: a code of few values would take as many rounds as it
 /// leaves values out before copies are near the model. Later ones say which copy their code is added
 /// to. A rank whose round fails, or whose copy is not finite, begins anew with ψ, and its listeners
 /// with it. A listener that lacks a code (its round alone has failed) has an error in each round on
@@ -54,6 +54,8 @@ class Choco final : public Algorithm {
   void step_alone(const StepBucket& step_bucket) override;
   [[nodiscard]] NamedTensors state() const override;
   void restart() override;
+  void expect(bool communicates) override { is_round_next_ = communicates; }
+  void forget_round() override;
 
  private:
   /// The copies of one rank's parameters on one link, by bucket, with a number that is the same at
@@ -79,6 +81,8 @@ class Choco final : public Algorithm {
   void keep_start_once();
   /// Has copies begin with it where all ranks have the same.
   void compare_start();
+  /// Has them begin with nothing: the ranks' starts will not be compared any more.
+  void pass_over_start();
   /// The messages of a bucket's sources, one after the other.
   struct Incoming {
     std::vector<std::byte> bytes;
@@ -112,8 +116,10 @@ class Choco final : public Algorithm {
   std::vector<Work> works_;
   /// How far this rank is with the model of the beginning, and a number of it.
   at::Tensor start_;
-  /// Whether this object's ranks have compared theirs. No state: the call is one that all make.
+  /// Whether this object's ranks have compared theirs, or a round that would have done it is over: the
+  /// call is one that all make, or refuse, in the same round. No state.
   bool has_compared_ = false;
+  bool is_round_next_ = true;
   std::mt19937_64 random_;
 };
 

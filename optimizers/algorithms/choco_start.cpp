@@ -1,4 +1,4 @@
-// What copies begin with.
+// The beginning of copies.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -46,18 +46,13 @@ void Choco::compare_start() {
   const bool is_kept = is_in(StartPhase::Kept, start_);
   const std::string own =
       is_kept ? fmt::format("{:016x}", start_[1].item<std::int64_t>()) : std::string("none");
+  pass_over_start();  // counted, also where it fails on this rank alone
   const std::vector<std::string> all = ops::allgather_parts(context_, "choco, start", own);
-  has_compared_ = true;
-  if (!is_kept) {
-    return;  // copies are what a checkpoint had
+  // Copies of a start that is not kept are what a checkpoint had.
+  if (!is_kept || !std::ranges::all_of(all, [&](const std::string& one) { return one == own; })) {
+    return;
   }
-  const bool is_common =
-      std::ranges::all_of(all, [&](const std::string& one) { return one == own; });
   for (const Links& links : links_) {
-    if (!is_common) {
-      forget(links.own);
-      continue;
-    }
     // Not 0, which says that nothing is known.
     const std::int64_t identity = start_[1].item<std::int64_t>() | 1;
     links.own.identity.fill_(identity);
@@ -68,7 +63,17 @@ void Choco::compare_start() {
       }
     }
   }
+}
+
+void Choco::pass_over_start() {
+  has_compared_ = true;
   start_[0].fill_(static_cast<std::int64_t>(StartPhase::Compared));
+}
+
+void Choco::forget_round() {
+  if (is_round_next_ && !has_compared_) {
+    pass_over_start();
+  }
 }
 
 void Choco::step_alone(const StepBucket& step_bucket) {

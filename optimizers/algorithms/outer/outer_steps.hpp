@@ -36,6 +36,8 @@ class OuterSteps : public Algorithm {
   /// "outer start of bucket 0", …, "outer steps begun", then a class's own and A's.
   [[nodiscard]] NamedTensors state() const final;
   void restart() final;
+  void expect(bool communicates) final { averages_->expect(communicates); }
+  void forget_round() final { averages_->forget_round(); }
 
  protected:
   enum class Sent : std::uint8_t {

@@ -4,11 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "ops/compression.hpp"
 #include "tests/bodies/optimizers/codes/coded_runs.hpp"
 #include "tests/bodies/optimizers/outer/outer_runs.hpp"
 #include "tests/support/error_of.hpp"
@@ -146,6 +153,69 @@ TEST(ConsensusSteps, OutOfBoundsOrOnOneRankAloneAreRefused) {
     EXPECT_THAT(why(-1.0), HasSubstr("consensus_step_size: expected from 0 to below 2, found -1"));
     EXPECT_THAT(why(context.rank() == 0 ? 1.0 : 0.0),
                 AllOf(HasSubstr("consensus_step_size 1"), HasSubstr("consensus_step_size 0")));
+  });
+}
+
+/// int8, but of vectors as long as those of trials it keeps a part on some ranks.
+class UnlikeInTrials final : public ops::Compression {
+ public:
+  explicit UnlikeInTrials(bool keeps_all) : keeps_all_(keeps_all) {}
+
+  [[nodiscard]] std::string name() const override { return "unlike-in-trials"; }
+  [[nodiscard]] std::size_t bytes_of(std::size_t count) const override {
+    return code_->bytes_of(count);
+  }
+  [[nodiscard]] double contraction(std::size_t /*count*/) const override { return 0.02; }
+  void encode(std::span<const float> values, std::span<std::byte> code) const override {
+    std::vector<float> kept(values.begin(), values.end());
+    if (!keeps_all_ && values.size() == kTrialLength) {
+      std::fill(kept.begin() + kTrialLength / 32, kept.end(), 0.0F);
+    }
+    code_->encode(kept, code);
+  }
+  void decode(std::span<const std::byte> code, std::span<float> values) const override {
+    code_->decode(code, values);
+  }
+
+ private:
+  static constexpr std::size_t kTrialLength = 4096;
+  bool keeps_all_;
+  std::shared_ptr<const ops::Compression> code_ = ops::compression_named("int8");
+};
+
+/// A code may differ between binaries where no digest of a few numbers tells.
+TEST(ConsensusSteps, ThatTrialsOfRanksFindDifferentAreRefused) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    auto options =
+        coded_gossip("choco", "int8", topology::static_schedule(topology::ring(context.size())));
+    options.compression = std::make_shared<UnlikeInTrials>(context.rank() != 1);
+    EXPECT_THAT(error_of<Error>([&] { share_left(context, options, 1); }),
+                AllOf(HasSubstr("consensus_step_size"), HasSubstr("rank 1")));
+  });
+}
+
+/// Ranks that have not heard of the failed comparison of their starts make the same calls.
+TEST(ConsensusSteps, FailedFirstRoundsAreFollowedByRoundsOfTheSameCalls) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(0);
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    torch::optim::SGD sgd(point.parameters(), 0.01);
+    for (const char* algorithm : {"choco", "gossip_diloco"}) {
+      auto options = coded_gossip(algorithm, "int8",
+                                  topology::static_schedule(topology::ring(context.size())));
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      if (context.rank() == 0) {
+        optimizer.refuse_step("no batch");
+      } else {
+        EXPECT_THAT(error_of<PeerFailure>([&] { train(optimizer, point, problem); }),
+                    HasSubstr("no batch"));
+      }
+      const CallLedger& ledger = context.core().engine().ledger();  // nothing is under way
+      const std::uint64_t first = ledger.next_call();
+      train(optimizer, point, problem);
+      EXPECT_EQ(ledger.next_call() - first, optimizer.buckets().size()) << algorithm;
+      train(optimizer, point, problem);
+    }
   });
 }
 
