@@ -9,6 +9,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/consensus/adaptive_consensus.hpp"
+#include "optimizers/algorithms/momentum/moment_averages.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/parameter.hpp"
@@ -192,22 +193,26 @@ void AdaptWithCombine::discard() {
 }
 
 AlgorithmRow adapt_with_combine_row() {
-  return with_consensus(
-      {.name = "adapt_with_combine",
-       .aliases = {"awc"},
-       .equation = "x ← W x − γ d(x)",
-       .description =
-           "The average with the neighbours and the local step from the same parameters.",
-       .source = "D-PSGD, arXiv 1705.09056; BlueFog",
-       .overlap = "a whole iteration",
-       .memory = {.copies = 1,
-                  .note = "in shared memory; between hosts also 1 for each neighbour heard"},
-       .counts_passes = true,
-       .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
-         return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
-                                                   parts.options.stepping);
-       }},
-      AdaptiveConsensus::Order::AdaptWithCombine);
+  return with_moment_averages(
+      with_consensus(
+          {.name = "adapt_with_combine",
+           .aliases = {"awc"},
+           .equation = "x ← W x − γ d(x)",
+           .description =
+               "The average with the neighbours and the local step from the same parameters.",
+           .source = "D-PSGD, arXiv 1705.09056; BlueFog",
+           .overlap = "a whole iteration",
+           .memory = {.copies = 1,
+                      .note =
+                          "in shared memory; between hosts also 1 for each neighbour heard; with "
+                          "`average_moments` 1 or 2 in their place"},
+           .counts_passes = true,
+           .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+             return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
+                                                       parts.options.stepping);
+           }},
+          AdaptiveConsensus::Order::AdaptWithCombine),
+      MomentAverages::Order::AdaptWithCombine);
 }
 
 }  // namespace bluefog::optimizers

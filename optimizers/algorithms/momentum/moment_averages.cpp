@@ -71,13 +71,14 @@ std::string why_unfit_moments_plan(const DistributedOptimizerOptions& options,
 }  // namespace
 
 MomentAverages::MomentAverages(Context& context, std::vector<Bucket>& buckets, MomentsOf moments,
-                               std::size_t count)
+                               std::size_t count, Order order)
     : Algorithm(buckets),
       context_(context),
       moments_(std::move(moments)),
       values_(context, values_of(buckets), names_of(buckets)),
       own_(buckets.size()),
       kind_count_(count),
+      order_(order),
       works_(buckets.size() * (1 + count)) {}
 
 MomentAverages::Kind MomentAverages::make_kind(std::size_t kind) const {
@@ -128,11 +129,8 @@ void MomentAverages::hand_back() {
   }
 }
 
-void MomentAverages::step(const Round& round, const StepBucket& step_bucket) {
-  if (round.averaging == Averaging::Nobody) {
-    step_alone(step_bucket);
-    return;
-  }
+template <typename MakeReady>
+void MomentAverages::average(const Round& round, const MakeReady& make_ready) {
   while (kinds_.size() < kind_count_) {
     kinds_.push_back(make_kind(kinds_.size()));
   }
@@ -141,7 +139,7 @@ void MomentAverages::step(const Round& round, const StepBucket& step_bucket) {
   try {
     run_overlapped_round(context_, works_.size(), works_, [&](std::size_t& issued) {
       for (std::size_t b = 0; b < buckets_.size(); ++b) {
-        step_bucket(buckets_[b]);
+        make_ready(b);
         gather(b);
         ++issued;
         works_[issued - 1] = values_.start(round, b);
@@ -159,7 +157,20 @@ void MomentAverages::step(const Round& round, const StepBucket& step_bucket) {
   note_changes(buckets_);
 }
 
-AlgorithmRow with_moment_averages(AlgorithmRow row) {
+void MomentAverages::step(const Round& round, const StepBucket& step_bucket) {
+  if (round.averaging == Averaging::Nobody) {
+    step_alone(step_bucket);
+    return;
+  }
+  if (order_ == Order::AdaptThenCombine) {
+    average(round, [&](std::size_t b) { step_bucket(buckets_[b]); });
+    return;
+  }
+  average(round, [](std::size_t /*b*/) {});
+  step_alone(step_bucket);
+}
+
+AlgorithmRow with_moment_averages(AlgorithmRow row, MomentAverages::Order order) {
   row.options.push_back({.name = kAverageMoments,
                          .default_value = std::int64_t{0},
                          .meaning =
@@ -183,7 +194,7 @@ AlgorithmRow with_moment_averages(AlgorithmRow row) {
     const std::string problem = why_unfit_moments_plan(options, plan);
     return problem.empty() ? plain(options, plan, before) : problem;
   };
-  row.make = [averages_moments,
+  row.make = [averages_moments, order,
               plain = std::move(row.make)](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
     if (!averages_moments(parts.options)) {
       return plain(std::move(parts));
@@ -192,9 +203,9 @@ AlgorithmRow with_moment_averages(AlgorithmRow row) {
       throw InvalidArgument(
           fmt::format("rank {}, {}: {}", parts.context.rank(), parts.options.call_name, problem));
     }
-    return std::make_unique<MomentAverages>(
-        parts.context, parts.buckets, parts.options.moments,
-        static_cast<std::size_t>(parts.number(kAverageMoments)));
+    return std::make_unique<MomentAverages>(parts.context, parts.buckets, parts.options.moments,
+                                            static_cast<std::size_t>(parts.number(kAverageMoments)),
+                                            order);
   };
   return row;
 }

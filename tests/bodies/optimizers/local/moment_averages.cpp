@@ -1,4 +1,4 @@
-// Adapt-then-combine around Adam and its like whose moments are averaged too.
+// Adapt-then-combine and adapt-with-combine around Adam and its like whose moments are averaged too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,10 @@ using ::testing::HasSubstr;
 
 constexpr double kAdamRate = 0.05;
 
-DistributedOptimizerOptions moment_options(const Schedule& schedule, double moments) {
+DistributedOptimizerOptions moment_options(const Schedule& schedule, double moments,
+                                           const char* algorithm = "atc") {
   DistributedOptimizerOptions options;
+  options.algorithm = algorithm;
   options.schedule = schedule;
   options.bucket_bytes = 64;
   options.numbers["average_moments"] = moments;
@@ -36,15 +38,25 @@ struct StackedAdam {
   explicit StackedAdam(int size)
       : x(starting_points(size, Start::Different)), m(at::zeros_like(x)), v(at::zeros_like(x)) {}
 
-  void step(const at::Tensor& w, int moments, double decay) {
+  void step(const at::Tensor& w, int moments, double decay, bool averages_first) {
     const at::Tensor g = gradients(x);
+    if (averages_first) {
+      average(w, moments);
+    }
     ++steps;
     x = (1.0 - kAdamRate * decay) * x;
     m = 0.9 * m + 0.1 * g;
     v = 0.999 * v + 0.001 * g.square();
     const at::Tensor m_hat = m / (1.0 - std::pow(0.9, steps));
     const at::Tensor v_hat = v / (1.0 - std::pow(0.999, steps));
-    x = w.mm(x - kAdamRate * m_hat / (v_hat.sqrt() + 1e-8));
+    x = x - kAdamRate * m_hat / (v_hat.sqrt() + 1e-8);
+    if (!averages_first) {
+      average(w, moments);
+    }
+  }
+
+  void average(const at::Tensor& w, int moments) {
+    x = w.mm(x);
     m = moments >= 1 ? w.mm(m) : m;
     v = moments >= 2 ? w.mm(v) : v;
   }
@@ -56,28 +68,33 @@ struct StackedAdam {
 };
 
 template <typename Adam, typename AdamOptions>
-void expect_moment_equations(Context& context, double decay) {
+void expect_moment_equations(Context& context, const char* algorithm, double decay) {
   const Schedule schedule = topology::one_peer_exponential(context.size());
-  for (const int moments : {0, 1, 2}) {
+  const bool averages_first = std::string(algorithm) == "awc";
+  for (const int moments : averages_first ? std::vector{1, 2} : std::vector{0, 1, 2}) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     const Point point(static_cast<std::uint64_t>(context.rank()));
     Adam adam(point.parameters(), AdamOptions(kAdamRate).weight_decay(decay));
     DistributedOptimizer optimizer(context.shared_from_this(), adam, point,
-                                   moment_options(schedule, moments));
+                                   moment_options(schedule, moments, algorithm));
     StackedAdam expected(context.size());
     for (int step = 0; step < 12; ++step) {
       train(optimizer, point, problem);
-      expected.step(dense(schedule.mixing_matrix(step)), moments, decay);
+      expected.step(dense(schedule.mixing_matrix(step)), moments, decay, averages_first);
       EXPECT_EQ(difference(point.x(), expected.x[context.rank()], 1e-10), "")
-          << moments << ", " << step;
+          << algorithm << ", " << moments << ", " << step;
     }
   }
 }
 
 TEST(MomentAverages, FollowTheirEquations) {
   on_ranks(some_ranks(1), [](Context& context) {
-    expect_moment_equations<torch::optim::Adam, torch::optim::AdamOptions>(context, 0.0);
-    expect_moment_equations<torch::optim::AdamW, torch::optim::AdamWOptions>(context, 0.1);
+    for (const char* algorithm : {"atc", "awc"}) {
+      expect_moment_equations<torch::optim::Adam, torch::optim::AdamOptions>(context, algorithm,
+                                                                             0.0);
+      expect_moment_equations<torch::optim::AdamW, torch::optim::AdamWOptions>(context, algorithm,
+                                                                               0.1);
+    }
   });
 }
 
@@ -105,37 +122,43 @@ TEST(MomentAverages, OverAllRanksLeaveOneState) {
 }
 
 /// Saved with the wrapped optimizer: a run goes on with the same bits.
+void expect_to_go_on(Context& context, const char* algorithm) {
+  const LeastSquares problem = LeastSquares::of_rank(context.rank());
+  const auto options =
+      moment_options(topology::one_peer_exponential(context.size()), 2.0, algorithm);
+  const Point point(static_cast<std::uint64_t>(context.rank()));
+  torch::optim::Adam adam(point.parameters(), torch::optim::AdamOptions(kAdamRate));
+  DistributedOptimizer optimizer(context.shared_from_this(), adam, point, options);
+  const Point other(0);
+  torch::optim::Adam other_adam(other.parameters(), torch::optim::AdamOptions(kAdamRate));
+  DistributedOptimizer resumed(context.shared_from_this(), other_adam, other, options);
+  for (int step = 0; step < 5; ++step) {
+    train(optimizer, point, problem);
+  }
+  std::stringstream stream;
+  torch::serialize::OutputArchive saved;
+  optimizer.save(saved);
+  saved.save_to(stream);
+  torch::serialize::InputArchive read;
+  read.load_from(stream);
+  {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < point.parameters().size(); ++i) {
+      other.parameters()[i].copy_(point.parameters()[i]);
+    }
+  }
+  resumed.load(read);
+  for (int step = 0; step < 5; ++step) {
+    train(optimizer, point, problem);
+    train(resumed, other, problem);
+  }
+  EXPECT_SAME(other.x(), point.x());
+}
+
 TEST(MomentAverages, GoOnFromWhatIsSaved) {
   on_ranks(some_ranks(2), [](Context& context) {
-    const LeastSquares problem = LeastSquares::of_rank(context.rank());
-    const auto options = moment_options(topology::one_peer_exponential(context.size()), 2.0);
-    const Point point(static_cast<std::uint64_t>(context.rank()));
-    torch::optim::Adam adam(point.parameters(), torch::optim::AdamOptions(kAdamRate));
-    DistributedOptimizer optimizer(context.shared_from_this(), adam, point, options);
-    const Point other(0);
-    torch::optim::Adam other_adam(other.parameters(), torch::optim::AdamOptions(kAdamRate));
-    DistributedOptimizer resumed(context.shared_from_this(), other_adam, other, options);
-    for (int step = 0; step < 5; ++step) {
-      train(optimizer, point, problem);
-    }
-    std::stringstream stream;
-    torch::serialize::OutputArchive saved;
-    optimizer.save(saved);
-    saved.save_to(stream);
-    torch::serialize::InputArchive read;
-    read.load_from(stream);
-    {
-      const at::NoGradGuard no_grad;
-      for (std::size_t i = 0; i < point.parameters().size(); ++i) {
-        other.parameters()[i].copy_(point.parameters()[i]);
-      }
-    }
-    resumed.load(read);
-    for (int step = 0; step < 5; ++step) {
-      train(optimizer, point, problem);
-      train(resumed, other, problem);
-    }
-    EXPECT_SAME(other.x(), point.x());
+    expect_to_go_on(context, "atc");
+    expect_to_go_on(context, "awc");
   });
 }
 
@@ -189,10 +212,12 @@ TEST(MomentAverages, AreRefusedWhereThereAreNone) {
     options.numbers["consensus_rounds"] = 2.0;
     EXPECT_THAT(why(adam, options),
                 HasSubstr("consensus_rounds: adapt_then_combine expects 1 with average_moments"));
-    options = moment_options(full, 1.0);
-    options.algorithm = "awc";
-    EXPECT_THAT(why(adam, options), HasSubstr("numbers: expected options that adapt_with_combine "
-                                              "lists"));
+    options = moment_options(full, 1.0, "awc");
+    options.numbers["consensus_step_size"] = 0.5;
+    EXPECT_THAT(why(adam, options), HasSubstr("consensus_step_size: adapt_with_combine expects 1 "
+                                              "with average_moments"));
+    options = moment_options(full, 1.0, "gossip_pga");
+    EXPECT_THAT(why(adam, options), HasSubstr("numbers: expected options that gossip_pga lists"));
     if (context.size() == 2) {
       const auto beyond = topology::static_schedule(
           MixingMatrix::from_rows({{{0, -0.25}, {1, 1.25}}, {{0, 0.25}, {1, 0.75}}}));

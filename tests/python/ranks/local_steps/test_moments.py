@@ -1,4 +1,5 @@
-"""Adapt-then-combine around Adam's family whose moments are averaged with the parameters."""
+"""Adapt-then-combine and adapt-with-combine around Adam's family whose moments are averaged with
+the parameters."""
 
 import copy
 
@@ -28,30 +29,40 @@ def train(model, optimizer, rank, steps):
         optimizer.step()
 
 
-def wrapped(model, make, size, moments):
-    return bf.DecentralizedOptimizer(make(model.parameters()), model, bucket_bytes=64,
+def wrapped(model, make, size, moments, algorithm="atc"):
+    return bf.DecentralizedOptimizer(make(model.parameters()), model, algorithm, bucket_bytes=64,
                                      schedule=topology_util.ExponentialGraph(size),
                                      numbers={"average_moments": moments})
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_moments_are_averaged_after_the_local_step(maker, moments, rank, size):
+@pytest.mark.parametrize("algorithm", ("atc", "awc"))
+def test_moments_are_averaged_with_the_parameters(maker, moments, algorithm, rank, size):
     make = MAKERS[maker]
     weights = torch.as_tensor(mixing(topology_util.ExponentialGraph(size)))[rank]
     model, plain_model = model_of(rank), model_of(rank)
-    optimizer, plain = wrapped(model, make, size, moments), make(plain_model.parameters())
+    optimizer = wrapped(model, make, size, moments, algorithm)
+    plain = make(plain_model.parameters())
 
     def average(value):
         value.copy_(torch.tensordot(weights, bf.allgather(value.unsqueeze(0)), 1))
 
-    for step in range(6):
-        train(model, optimizer, rank, [step])
-        train(plain_model, plain, rank, [step])
+    def average_all():
         for parameter in plain_model.parameters():
             average(parameter.data)
-            for name in MOMENTS[moments] if parameter.grad is not None else ():
+            for name in MOMENTS[moments] if parameter in plain.state else ():
                 average(plain.state[parameter][name])
+
+    for step in range(6):
+        train(model, optimizer, rank, [step])
+        plain.zero_grad()
+        loss_of(plain_model, rank, step).backward()
+        if algorithm == "awc":
+            average_all()
+        plain.step()
+        if algorithm == "atc":
+            average_all()
         torch.testing.assert_close(flat(model), flat(plain_model), rtol=0, atol=1e-12)
     for parameter, other in zip(model.parameters(), plain_model.parameters()):
         for name in ("exp_avg", "exp_avg_sq") if other.grad is not None else ():
