@@ -1,7 +1,6 @@
 #include "optimizers/algorithms/codes/coded_mean.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -37,14 +36,14 @@ bool CodedMean::encode(std::span<const std::byte> note, Scratch& scratch) {
   scratch.values.resize(std::max(scratch.values.size(), count_of(bucket_)));
   const std::span coded(scratch.values.data(), count_of(bucket_));
   std::ranges::fill(coded, 0.0F);
-  std::uint32_t largest = 0;
+  LargestMagnitude largest;
   for_each_parameter(bucket_, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     const auto* const v = values_.const_data_ptr<Element>();
     const auto* const e = left_.defined() ? left_.const_data_ptr<Element>() : nullptr;
     const auto beta = static_cast<Element>(decay_);
     for (std::size_t k = first; k < first + count; ++k) {
       coded[k] = coded_value(static_cast<double>(e == nullptr ? v[k] : beta * e[k] + v[k]));
-      largest = std::max(largest, std::bit_cast<std::uint32_t>(coded[k]) & 0x7fffffffU);
+      largest.note(coded[k]);
     }
   });
   const auto ranks = static_cast<std::size_t>(context_.size());
@@ -53,7 +52,7 @@ bool CodedMean::encode(std::span<const std::byte> note, Scratch& scratch) {
   }
   std::ranges::copy(note, own_note().begin());
   compression_->encode(coded, own_message().subspan(note_bytes_));
-  return largest < 0x7f800000U;  // infinity's bits
+  return largest.is_finite();
 }
 
 std::span<std::byte> CodedMean::own_message() {

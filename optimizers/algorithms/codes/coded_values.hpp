@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +35,21 @@ void for_each_parameter(const Bucket& bucket, const Body& body) {
              ? std::copysign(std::numeric_limits<float>::max(), rounded)
              : rounded;
 }
+
+/// The largest magnitude of float32 values, by its bits, whose order as numbers is that of magnitudes:
+/// a loop over it becomes one of vectors.
+class LargestMagnitude {
+ public:
+  void note(float value) noexcept {
+    bits_ = std::max(bits_, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  }
+  /// Whether all values are.
+  [[nodiscard]] bool is_finite() const noexcept { return bits_ < kInfinity; }
+
+ private:
+  static constexpr std::uint32_t kInfinity = 0x7f800000U;
+  std::uint32_t bits_ = 0;
+};
 
 /// to = x − copy, and zeros between the parameters.
 void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to);

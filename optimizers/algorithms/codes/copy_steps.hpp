@@ -2,10 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "optimizers/algorithms/codes/coded_values.hpp"
@@ -17,15 +14,15 @@ namespace bluefog::optimizers {
 
 /// copy += difference. @return whether all of that is finite.
 inline bool add(const Bucket& bucket, std::span<const float> difference, const at::Tensor& copy) {
-  std::uint32_t largest = 0;
+  LargestMagnitude largest;
   for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     auto* const to = copy.data_ptr<Element>();
     for (std::size_t k = first; k < first + count; ++k) {
-      largest = std::max(largest, std::bit_cast<std::uint32_t>(difference[k]) & 0x7fffffffU);
+      largest.note(difference[k]);
       to[k] += difference[k];
     }
   });
-  return largest < 0x7f800000U;  // infinity's bits
+  return largest.is_finite();
 }
 
 /// heard += difference; x += share (heard − told).

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/collectives.hpp"
 #include "optimizers/algorithms/codes/coded_values.hpp"
@@ -11,6 +12,18 @@
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
+namespace {
+
+/// In one pass, without a tensor of truths. NaN is both the least and the largest of its like.
+bool is_finite(const at::Tensor& values) {
+  if (values.numel() == 0) {
+    return true;
+  }
+  const auto [least, largest] = at::aminmax(values);
+  return std::isfinite(least.item<double>()) && std::isfinite(largest.item<double>());
+}
+
+}  // namespace
 
 at::Tensor LowRankGradients::Part::p_in(const at::Tensor& message) const {
   return message.narrow(0, first, shape.rows * shape.rank).view({shape.rows, shape.rank});
@@ -141,8 +154,7 @@ void LowRankGradients::finish() {
 // The sums have the same bits on all ranks, and one that is not finite anywhere is not in the sum.
 bool LowRankGradients::are_finite() const {
   return std::ranges::all_of(messages_, [](const Messages& messages) {
-    return messages.first.isfinite().all().item<bool>() &&
-           messages.later.isfinite().all().item<bool>();
+    return is_finite(messages.first) && is_finite(messages.later);
   });
 }
 
@@ -171,7 +183,7 @@ void LowRankGradients::take_matrix(const Messages& messages, const Part& part,
   if (part.left.defined() && goes_on) {
     const at::Tensor left =
         as_matrix(gradient, part.shape) + part.left - product(p, part.q_in(messages.own));
-    if (left.isfinite().all().item<bool>()) {
+    if (is_finite(left)) {
       part.left.copy_(left);
     }
   }
