@@ -3,7 +3,6 @@ optimizer make each local step."""
 
 import itertools
 import re
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +30,7 @@ from bluefog_cpp.torch._windows import free_retired_windows
 from bluefog_cpp.torch._wrapped import local_optimizer
 from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
 from bluefog_cpp.torch._wrapped.carried_state import carried_by, check_carried, resume
+from bluefog_cpp.torch._wrapped.distributed_checkpoint import caller_in_torch
 from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
 
 _numbers = itertools.count()
@@ -228,12 +228,7 @@ class DistributedStep:
     def makes_state_only(self) -> bool:
         """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet,
         with zeros, to see what state it will have. Such a step is local."""
-        frame = sys._getframe(1)
-        while frame := frame.f_back:  # any number of others' wrappers of `step` lies between
-            if (frame.f_code.co_name == "_init_optim_state"
-                    and frame.f_globals.get("__name__", "").startswith("torch.distributed.")):
-                return True
-        return False
+        return caller_in_torch("_init_optim_state") is not None
 
     def local_step(self):
         """The step of the optimizer's own class."""

@@ -27,6 +27,7 @@ from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
 from bluefog_cpp.torch._wrapped.carried_state import CARRIED, of_use
+from bluefog_cpp.torch._wrapped.distributed_checkpoint import taken_from, with_carried
 from bluefog_cpp.torch._wrapped.late_rank import LateRank
 from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
@@ -104,10 +105,10 @@ class WrappedOptimizer:
     def state_dict(self) -> dict[str, Any]:
         """torch's, and under "bluefog_cpp" the counts of steps and rounds, by which graphs and
         every k-th step go, and what the algorithm carries from step to step: `load_state_dict` goes
-        on from there. Differs between ranks, which each save their own. Call `finish` before."""
-        state = super().state_dict()
-        carried = self._distributed.carried()
-        return state if carried is None else {**state, CARRIED: carried}
+        on from there. Differs between ranks, which each save their own. Call `finish` before.
+        In what `get_state_dict` of torch.distributed.checkpoint gets it is a key of the first
+        group, unless that is flattened, and then nowhere."""
+        return with_carried(super().state_dict(), self._distributed.carried())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Local: all ranks load, or one of them does and `broadcast_optimizer_state` follows, or
@@ -116,7 +117,8 @@ class WrappedOptimizer:
         carries nothing: call `restart` on all ranks where the parameters are others. Raises
         InvalidArgument where it carries something for another algorithm or model; nothing is
         changed then."""
-        carried = of_use(state_dict.get(CARRIED), self._distributed.has_ended)
+        state_dict, found = taken_from(state_dict)
+        carried = of_use(found, self._distributed.has_ended)
         if carried is not None:
             self._distributed.check_carried(carried)
         super().load_state_dict(state_dict)
@@ -316,6 +318,8 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
         _choices={"num_steps_per_communication": num_steps_per_communication,
                   "row_sums": row_sums, **(choices or {})},
         _shared=SharedGroups(optimizer, wrapped))
+    for group in wrapped.param_groups:
+        group.pop(CARRIED, None)  # of a checkpoint that the plain one has read
     wrapped._patch_step_function()
     wrapped._distributed = DistributedStep(
         maker, wrapped, base, models, algorithm, num_steps_per_communication,

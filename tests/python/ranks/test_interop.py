@@ -1,9 +1,6 @@
-"""Beside torch's own means: process groups, samplers, compilers, checkpoints, profiler; and
-mpi4py."""
+"""Beside torch's own means: process groups, samplers, compilers, profiler; and mpi4py."""
 
-import functools
 import os
-import warnings
 
 import numpy
 import pytest
@@ -15,7 +12,6 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp.torch.ddp_comm_hooks import allreduce_hook
 from bluefog_cpp.torch.model_averaging import NeighborAverager
 from conftest import needs
-from test_examples import common_folder
 from test_optimizers import OPTIMIZERS, Simulation, flat, loss_of, mixing, model_of, train
 
 
@@ -177,85 +173,6 @@ def test_compiled_models(when, backend, monkeypatch, rank, size):
         pytest.skip(f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0]}")
     # Kernels of the compiler round in their own way.
     assert flat(model).allclose(simulated(make, rank, size, 3), atol=1e-12)
-
-
-# ---- checkpoints
-
-
-def used_model(seed):
-    """torch expects a state for each parameter, and makes none for those without gradients."""
-    model = model_of(seed)
-    del model.unused
-    return model
-
-
-@pytest.mark.parametrize("name", ("sgd_plain", "adam"))
-@pytest.mark.parametrize("wrap", (bf.DistributedAdaptThenCombineOptimizer,
-                                  bf.DistributedGradientAllreduceOptimizer))
-def test_distributed_checkpoint(gloo, name, wrap, tmp_path, rank, size):
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    # The one has no state, for which torch steps it each time it saves or loads.
-    make = {**OPTIMIZERS, "sgd_plain": lambda p: torch.optim.SGD(p, lr=0.1)}[name]
-    folder = common_folder(tmp_path) / "state"
-
-    def state_of(model, optimizer):
-        # Ranks hold different models: each keeps its own under its own name.
-        of_model, of_optimizer = get_state_dict(model, optimizer)
-        return {f"rank {rank}": {"model": of_model, "optimizer": of_optimizer}}
-
-    model = used_model(0)
-    optimizer = wrap(make(model.parameters()), model)
-    train(model, optimizer, rank, 2)
-    optimizer.zero_grad()
-    with torch.no_grad():
-        model[0].weight += rank  # an average that nobody asked for would show
-    values = flat(model).clone()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, about itself
-        dcp.save(state_of(model, optimizer), checkpoint_id=str(folder))
-        assert flat(model).equal(values)
-        train(model, optimizer, rank, 2)
-        again = used_model(5)
-        resumed = wrap(make(again.parameters()), again)
-        state = state_of(again, resumed)
-        dcp.load(state, checkpoint_id=str(folder))
-    own = state[f"rank {rank}"]
-    set_state_dict(again, resumed, model_state_dict=own["model"], optim_state_dict=own["optimizer"])
-    assert flat(again).equal(values)
-    train(again, resumed, rank, 2)
-    assert flat(again).equal(flat(model))
-    bf.barrier()
-
-
-def test_a_checkpoint_finds_a_step_behind_any_number_of_wrappers(rank, size):
-    from torch.distributed.checkpoint.state_dict import get_state_dict
-    model = used_model(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model)
-    train(model, optimizer, rank, 1)
-    optimizer.zero_grad()
-    with torch.no_grad():
-        model[0].weight += rank  # an average that nobody asked for would show
-    values = flat(model).clone()
-    for _ in range(8):
-        optimizer.step = functools.wraps(optimizer.step)(
-            lambda *arguments, call=optimizer.step, **named: call(*arguments, **named))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, about itself
-        get_state_dict(model, optimizer)
-    assert flat(model).equal(values)
-
-    def _init_optim_state():  # a program's own function of that name
-        train(model, optimizer, rank, 1)
-
-    def spread():
-        weight = model[0].weight.detach()
-        return bf.allreduce((weight - bf.allreduce(weight)).abs().max()).item()
-
-    before = spread()
-    _init_optim_state()
-    assert size == 1 or spread() < before / 2
 
 
 # ---- profiler
