@@ -41,39 +41,6 @@ std::uint64_t digest_of(const MixingMatrix& w) {
   return digest.value();
 }
 
-/// Rounds that are compared: those of a period, if that is not too long, else the first ones.
-std::int64_t compared_rounds(const Schedule& schedule) {
-  constexpr std::int64_t kMostRows = 65'536;
-  constexpr std::int64_t kMostRounds = 1'024;
-  constexpr std::int64_t kRoundsOfLongPeriods = 64;
-  const std::int64_t most = std::clamp(kMostRows / schedule.size(), std::int64_t{1}, kMostRounds);
-  return schedule.period_steps() <= most ? schedule.period_steps()
-                                         : std::min(most, kRoundsOfLongPeriods);
-}
-
-// One line for each rank of the first rounds, of which there are more the fewer ranks there are, and
-// one for each round after them.
-std::vector<std::string> lines_of(const Schedule& schedule) {
-  constexpr std::int64_t kMostLines = 1024;
-  constexpr std::int64_t kMostWrittenOut = 16;
-  const std::int64_t size = schedule.size();
-  const std::int64_t written_out = std::clamp(kMostLines / size, std::int64_t{1}, kMostWrittenOut);
-  std::vector<std::string> lines{
-      fmt::format("a schedule of {} ranks with period {}", size, schedule.period_steps())};
-  for (std::int64_t round = 0; round < compared_rounds(schedule); ++round) {
-    const MixingMatrix w = schedule.mixing_matrix(round);
-    if (round >= written_out) {
-      lines.push_back(fmt::format("W({}) of digest {:016x}", round, digest_of(w)));
-      continue;
-    }
-    for (int rank = 0; rank < size; ++rank) {
-      lines.push_back(
-          fmt::format("W({}) with rank {}: {}", round, rank, text_of(w.plan_for(rank))));
-    }
-  }
-  return lines;
-}
-
 /// Without the device's number: each rank has a device of its own.
 std::string describe_on_any_device(const at::Tensor& tensor) {
   std::string text = optimizers::describe(tensor);
@@ -120,6 +87,37 @@ std::string compression_line(const DistributedOptimizerOptions& options) {
 
 }  // namespace
 
+std::int64_t compared_rounds(const Schedule& schedule) {
+  constexpr std::int64_t kMostRows = 65'536;
+  constexpr std::int64_t kMostRounds = 1'024;
+  constexpr std::int64_t kRoundsOfLongPeriods = 64;
+  const std::int64_t most = std::clamp(kMostRows / schedule.size(), std::int64_t{1}, kMostRounds);
+  return schedule.period_steps() <= most ? schedule.period_steps()
+                                         : std::min(most, kRoundsOfLongPeriods);
+}
+
+// More rounds with a line for each rank the fewer ranks there are, then one line for each round.
+std::vector<std::string> round_lines(const Schedule& schedule, std::int64_t first,
+                                     std::int64_t count) {
+  constexpr std::int64_t kMostLines = 1024;
+  constexpr std::int64_t kMostWrittenOut = 16;
+  const std::int64_t size = schedule.size();
+  const std::int64_t written_out = std::clamp(kMostLines / size, std::int64_t{1}, kMostWrittenOut);
+  std::vector<std::string> lines;
+  for (std::int64_t round = first; round < first + count; ++round) {
+    const MixingMatrix w = schedule.mixing_matrix(round);
+    if (round >= first + written_out) {
+      lines.push_back(fmt::format("W({}) of digest {:016x}", round, digest_of(w)));
+      continue;
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      lines.push_back(
+          fmt::format("W({}) with rank {}: {}", round, rank, text_of(w.plan_for(rank))));
+    }
+  }
+  return lines;
+}
+
 Statement statement_of(const ModelParameters& parameters,
                        const DistributedOptimizerOptions& options, std::int64_t bucket_bytes) {
   Statement statement;
@@ -145,7 +143,11 @@ Statement statement_of(const ModelParameters& parameters,
   }
   if (options.schedule) {
     try {
-      std::ranges::move(lines_of(*options.schedule), std::back_inserter(statement.lines));
+      const Schedule& schedule = *options.schedule;
+      statement.lines.push_back(fmt::format("a schedule of {} ranks with period {}",
+                                            schedule.size(), schedule.period_steps()));
+      std::ranges::move(round_lines(schedule, 0, compared_rounds(schedule)),
+                        std::back_inserter(statement.lines));
     } catch (const std::exception& error) {
       statement.problem = fmt::format("schedule: {}", error.what());
     }

@@ -1,5 +1,6 @@
 #include "optimizers/wrapper/buffer_sync.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "optimizers/parameter_collectives.hpp"
@@ -22,6 +23,20 @@ std::string_view name_of(BufferPolicy policy) {
 
 BufferSync::BufferSync(Context& context, NamedTensors buffers, BufferPolicy policy)
     : context_(context), buffers_(without_repeats(std::move(buffers))), policy_(policy) {}
+
+std::size_t BufferSync::calls_due() const {
+  switch (policy_) {
+    case BufferPolicy::Local:
+    case BufferPolicy::AverageOnFinish:
+      break;
+    case BufferPolicy::AverageEveryRound:
+      return static_cast<std::size_t>(std::ranges::count_if(
+          buffers_, [](const NamedTensor& item) { return why_not_averaged(item.tensor).empty(); }));
+    case BufferPolicy::BroadcastFromRankZero:
+      return buffers_.size();
+  }
+  return 0;
+}
 
 void BufferSync::after_round() {
   switch (policy_) {

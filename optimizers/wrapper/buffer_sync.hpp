@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
@@ -14,6 +15,8 @@ class BufferSync {
   /// @param context outlives this object.
   BufferSync(Context& context, NamedTensors buffers, BufferPolicy policy);
 
+  /// The calls of `after_round`.
+  [[nodiscard]] std::size_t calls_due() const;
   /// Applies the policy at the end of a communication round. Collective if it communicates.
   void after_round();
   /// Applies the policy in `finish`. Collective if it communicates.

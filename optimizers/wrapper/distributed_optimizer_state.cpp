@@ -13,6 +13,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
+#include "optimizers/checks/model_statement.hpp"
 #include "optimizers/round_calls.hpp"
 #include "optimizers/wrapper/closure_refusal.hpp"
 #include "optimizers/wrapper/model_agreement.hpp"
@@ -58,22 +59,33 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     };
   }
   options_.moments = moments_of(options, optimizer);
-  algorithm_ = make_algorithm(
   for (const ChosenNumber& number : model.chosen) {
     options_.numbers[number.option] = number.value;
   }
+  algorithm_ = make_algorithm(
       options_, *context_, buckets,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
+  const AlgorithmRow& row = row_of(options.algorithm);
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
+    const bool has_more = options_.schedule->period_steps() > compared_rounds(*options_.schedule);
+    if (has_more && !row.uses_windows) {
+      later_rounds_.emplace(*context_, *options_.schedule);
+    }
   }
   plans_.emplace(*context_, options_, *algorithm_);
+  if (!is_built_in(row)) {
+    late_errors_.emplace(*context_, row.name);
+  }
   algorithm_->when_round_fails([this] {
     if (!is_stepping_) {
+      const std::size_t others = buffers_.calls_due() + (compares_before(counts_.rounds()) ? 1 : 0);
+      refuse_calls(*context_, others, "a round that has failed in its backward pass");
+      pass_over_comparison();
       end_step();
     }
   });
-  algorithm_->expect(communicates_next());
+  expect_next();
 }
 
 DistributedOptimizer::State::~State() {
@@ -110,7 +122,8 @@ void DistributedOptimizer::State::check_before_step() {
 
 // Null if parameters have to be taken back first, which a pass that uses them would not survive.
 const Round* DistributedOptimizer::State::begin_in_backward() {
-  if (plans_->averaging() == Averaging::Nobody || !parameters_->are_bound()) {
+  if (plans_->averaging() == Averaging::Nobody || !parameters_->are_bound() || has_refused_next() ||
+      compares_before(counts_.rounds())) {
     return nullptr;
   }
   check_before_step();
@@ -123,7 +136,7 @@ const Round* DistributedOptimizer::State::begin_in_backward() {
 void DistributedOptimizer::State::step() {
   if (passed_over_ > 0) {
     --passed_over_;
-    algorithm_->expect(communicates_next());
+    expect_next();
     return;
   }
   if (algorithm_->has_lost_step()) {
@@ -166,12 +179,23 @@ void DistributedOptimizer::State::check_stepped(bool communicates) const {
   }
 }
 
+void DistributedOptimizer::State::expect_next() {
+  algorithm_->expect(communicates_next() && !has_refused_next());
+}
+
+void DistributedOptimizer::State::note_error(std::string_view method) noexcept {
+  if (late_errors_) {
+    const bool is_in_round = is_stepping_ && counts_.communicates_next();
+    late_errors_->note(method, calls_of(counts_.rounds() + (is_in_round ? 1 : 0)));
+  }
+}
+
 void DistributedOptimizer::State::end_step() {
   is_stepping_ = false;
   stepped_buckets_ = 0;
   begun_round_.reset();
   counts_.count_step();
-  algorithm_->expect(communicates_next());
+  expect_next();
   parameters_->note_values();
 }
 
@@ -181,49 +205,78 @@ void DistributedOptimizer::State::pass_over(std::int64_t count) {
         fmt::format("rank {}, pass_over: expected 0 or more, found {}", context_->rank(), count));
   }
   passed_over_ += count;
-  algorithm_->expect(communicates_next());
+  expect_next();
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
   if (passed_over_ > 0) {
     --passed_over_;
-    algorithm_->expect(communicates_next());
+    expect_next();
     return;
   }
   if (algorithm_->has_lost_step()) {
     algorithm_->forget_lost_step();  // the others have been told
     return;
   }
-  for (std::size_t due = calls_due(); due > 0; --due) {
-    context_->core().engine().refuse(reason);
+  refuse_calls(*context_, calls_due(), reason);
+  forget_round();
+  end_step();
+}
+
+void DistributedOptimizer::State::forget_round() {
+  if (counts_.communicates_next()) {
+    pass_over_comparison();
+    if (late_errors_) {
+      late_errors_->forget();
+    }
   }
   algorithm_->forget_round();
-  end_step();
 }
 
 void DistributedOptimizer::State::take_step() {
   const bool communicates = counts_.communicates_next();
+  if (communicates && has_refused_next()) {
+    const StateError error = late_errors_->error_of(counts_.rounds());
+    forget_round();
+    throw StateError(error);
+  }
   const std::size_t call_count = calls_due();
   Round round;
   try {
     run_round(*context_, call_count, [&](std::size_t& issued) {
       check_before_step();
       if (communicates) {
+        if (later_rounds_ && plans_->averaging() != Averaging::Nobody) {
+          issued = compares_before(counts_.rounds()) ? 1 : 0;
+          later_rounds_->compare(counts_.rounds());
+        }
         round = begun_round_ ? *begun_round_ : plans_->next(counts_.rounds());
       }
-      issued = call_count;  // from here on the algorithm accounts for its calls
+      issued = call_count;  // from here on each part of the round accounts for its calls
     });
   } catch (...) {
-    algorithm_->forget_round();
+    forget_round();
     throw;
   }
-  if (communicates) {
-    algorithm_->step(round, step_bucket_);
-    buffers_.after_round();
-  } else {
-    algorithm_->step_alone(step_bucket_);
+  if (late_errors_) {
+    late_errors_->begin();
   }
-  check_stepped(communicates);
+  try {
+    if (communicates) {
+      const std::size_t of_buffers = buffers_.calls_due();
+      run_round(*context_, of_buffers, [&](std::size_t& issued) {
+        algorithm_->step(round, step_bucket_);
+        issued = of_buffers;
+      });
+      buffers_.after_round();
+    } else {
+      algorithm_->step_alone(step_bucket_);
+    }
+    check_stepped(communicates);
+  } catch (...) {
+    note_error(communicates ? "step" : "step_alone");
+    throw;
+  }
 }
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
@@ -302,12 +355,15 @@ void DistributedOptimizer::State::resume(const NamedTensors& carried, std::int64
   check_state(carried, state);
   parameters_->take_back(*algorithm_);
   algorithm_->discard();
+  if (late_errors_) {
+    late_errors_->forget();  // ranks load after the round that has failed with it
+  }
   set_state(carried, state);
   counts_.resume(step_count, round_count);
   algorithm_->resumed();
   parameters_->forget_values();
   plans_->forget();
-  algorithm_->expect(communicates_next());
+  expect_next();
 }
 
 void DistributedOptimizer::State::skip_steps(std::int64_t count) {
@@ -316,7 +372,7 @@ void DistributedOptimizer::State::skip_steps(std::int64_t count) {
         fmt::format("rank {}, skip_steps: expected 0 or more, found {}", context_->rank(), count));
   }
   counts_.skip(count);
-  algorithm_->expect(communicates_next());
+  expect_next();
 }
 
 void DistributedOptimizer::State::restart() {
@@ -326,7 +382,16 @@ void DistributedOptimizer::State::restart() {
   }
   parameters_->take_back(*algorithm_);
   algorithm_->discard();
-  algorithm_->restart();
+  if (late_errors_) {
+    late_errors_->begin();
+  }
+  try {
+    algorithm_->restart();
+  } catch (...) {
+    note_error("restart");
+    expect_next();
+    throw;
+  }
   parameters_->forget_values();
   plans_->forget();
 }

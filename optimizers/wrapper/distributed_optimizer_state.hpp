@@ -16,6 +16,8 @@
 #include "optimizers/wrapper/held_parameters.hpp"
 #include "optimizers/wrapper/round_plans.hpp"
 #include "optimizers/wrapper/step_counts.hpp"
+#include "optimizers/wrapper/steps/late_errors.hpp"
+#include "optimizers/wrapper/steps/later_rounds.hpp"
 
 namespace bluefog::optimizers {
 
@@ -73,6 +75,12 @@ class DistributedOptimizer::State {
   /// @throws StateError unless this step has stepped all buckets.
   void check_stepped(bool communicates) const;
   void end_step();
+  /// The exception under way has left a method of the algorithm: the others hear of it in any case.
+  void note_error(std::string_view method) noexcept;
+  /// The backward pass that comes next belongs to a round, or not.
+  void expect_next();
+  /// The calls of the next step have been refused.
+  void forget_round();
 
   /// Whether the next step is a round, and not passed over.
   [[nodiscard]] bool communicates_next() const noexcept {
@@ -80,10 +88,27 @@ class DistributedOptimizer::State {
   }
   /// Calls that the other ranks expect of this rank's next step.
   [[nodiscard]] std::size_t calls_due() const {
-    return passed_over_ == 0 && counts_.communicates_next() &&
-                   plans_->averaging() != Averaging::Nobody
-               ? algorithm_->calls_due()
-               : 0;
+    return communicates_next() && !has_refused_next() ? calls_of(counts_.rounds()) : 0;
+  }
+  /// The calls of that round, the algorithm's next one.
+  [[nodiscard]] std::size_t calls_of(std::int64_t round) const {
+    const bool is_average = plans_->averaging() != Averaging::Nobody;
+    return (is_average ? algorithm_->calls_due() : 0) + (compares_before(round) ? 1 : 0) +
+           buffers_.calls_due();
+  }
+  /// Whether ranks compare their schedules before that round.
+  [[nodiscard]] bool compares_before(std::int64_t round) const {
+    return later_rounds_ && plans_->averaging() != Averaging::Nobody &&
+           later_rounds_->is_due(round);
+  }
+  /// The calls of the next round are refused: none of them compares schedules.
+  void pass_over_comparison() {
+    if (compares_before(counts_.rounds())) {
+      later_rounds_->pass_over(counts_.rounds());
+    }
+  }
+  [[nodiscard]] bool has_refused_next() const noexcept {
+    return late_errors_ && late_errors_->is_pending();
   }
   /// Gradients add up between the steps of one round of gradient all-reduce.
   [[nodiscard]] bool sums_gradients() const {
@@ -101,6 +126,10 @@ class DistributedOptimizer::State {
   std::unique_ptr<Algorithm> algorithm_;
   /// Made once, after the algorithm.
   std::optional<RoundPlans> plans_;
+  /// There for algorithms from outside the library: its own ones account for all of their calls.
+  std::optional<LateErrors> late_errors_;
+  /// There for schedules that ranks have not compared as a whole.
+  std::optional<LaterRounds> later_rounds_;
   StepCounts counts_;
   /// Steps to come that do nothing and count already.
   std::int64_t passed_over_ = 0;

@@ -141,6 +141,7 @@ FOLDERS = {
     "optimizers/algorithms/outer": ("codes", "registry"),
     "optimizers/algorithms/windows": ("registry",),
     "optimizers/wrapper/states": (),
+    "optimizers/wrapper/steps": (),
 }
 # Folders of a room that are as open to others as the room itself.
 OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/round_calls.hpp"

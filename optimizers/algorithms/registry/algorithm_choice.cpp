@@ -14,6 +14,7 @@
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/checks/mixing_requirements.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -184,6 +185,11 @@ std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& opt
   return algorithm;
 }
 
+bool is_built_in(const AlgorithmRow& row) {
+  return std::ranges::any_of(kBuiltInRows,
+                             [&](const auto make_row) { return make_row().name == row.name; });
+}
+
 Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
   const AlgorithmRow& row = row_of(options.algorithm);
   Schedule schedule = given_or_default(options, size);
@@ -239,12 +245,6 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
   }
 }
 
-std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters) {
-  if (row.full_precision_because.empty()) {
-    return {};
-  }
-  for (const auto& [name, tensor] : parameters) {
-    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble) {
 std::vector<ChosenNumber> chosen_numbers(const DistributedOptimizerOptions& options, int size) {
   const AlgorithmRow& row = row_of(options.algorithm);
   return row.choose_numbers && !options.plans
@@ -252,6 +252,12 @@ std::vector<ChosenNumber> chosen_numbers(const DistributedOptimizerOptions& opti
              : std::vector<ChosenNumber>();
 }
 
+std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters) {
+  if (row.full_precision_because.empty()) {
+    return {};
+  }
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble) {
       return fmt::format("parameter '{}': {} expects float32 or float64, because {}, found {}",
                          name, row.name, row.full_precision_because, describe(tensor));
     }

@@ -23,17 +23,20 @@ namespace bluefog::optimizers {
                                                         std::vector<Bucket>& buckets,
                                                         EarlyStep early);
 
+/// Whether the algorithm is of this library, and not registered from outside.
+[[nodiscard]] bool is_built_in(const AlgorithmRow& row);
+
 /// Why the options cannot be used on `size` ranks, with what was expected and found; empty if they
 /// can. A function of its arguments alone: ranks with equal ones come to the same verdict.
 [[nodiscard]] std::string why_invalid(const DistributedOptimizerOptions& options, int size);
-
-/// Why the algorithm cannot train parameters of these types; empty if it can.
-[[nodiscard]] std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters);
 
 /// The numbers that options which `why_invalid` has nothing against leave to the algorithm.
 /// @throws InvalidArgument where it finds none.
 [[nodiscard]] std::vector<ChosenNumber> chosen_numbers(const DistributedOptimizerOptions& options,
                                                        int size);
+
+/// Why the algorithm cannot train parameters of these types; empty if it can.
+[[nodiscard]] std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters);
 
 /// Why these parameters cannot be averaged where they are, or an empty string: they are on several
 /// devices, or on one that the context does not use.

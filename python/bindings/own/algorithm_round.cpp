@@ -116,16 +116,6 @@ const std::shared_ptr<const NeighborPlan>& AlgorithmRound::neighbors(std::string
   return round.plan;
 }
 
-template <typename Call>
-void AlgorithmRound::noting_failure(Call&& call) {
-  try {
-    std::forward<Call>(call)();
-  } catch (...) {
-    has_failed_call_ = true;
-    throw;
-  }
-}
-
 std::size_t AlgorithmRound::start_average(const at::Tensor& values, bool is_over_all) {
   constexpr std::string_view kWhat = "average";
   const auto plan = is_over_all ? nullptr : neighbors(kWhat);
@@ -136,22 +126,20 @@ std::size_t AlgorithmRound::start_average(const at::Tensor& values, bool is_over
   }
   const BufferView view = view_of(values);
   const std::string name = begin_call(kWhat);
-  noting_failure([&] {
-    if (is_over_all) {
-      ops::AllreduceOptions options;
-      options.name = name;
-      works_.push_back(ops::allreduce_nonblocking(context_, view, options));
-    } else {
-      works_.push_back(ops::neighbor_allreduce_nonblocking(context_, view, plan,
-                                                           {.name = name, .check = check_once()}));
-    }
-  });
+  if (is_over_all) {
+    ops::AllreduceOptions options;
+    options.name = name;
+    works_.push_back(ops::allreduce_nonblocking(context_, view, options));
+  } else {
+    works_.push_back(ops::neighbor_allreduce_nonblocking(context_, view, plan,
+                                                         {.name = name, .check = check_once()}));
+  }
   return works_.size() - 1;
 }
 
 void AlgorithmRound::wait(std::size_t call) {
   if (call < works_.size()) {  // else the step has ended, and with it all of its calls
-    noting_failure([&] { optimizers::wait_on_current_stream(works_[call]); });
+    optimizers::wait_on_current_stream(works_[call]);
   }
 }
 
@@ -161,12 +149,9 @@ std::vector<std::pair<int, at::Tensor>> AlgorithmRound::gather(const at::Tensor&
   const BufferView own = view_of(values);
   GatheredRoom room(values);
   const std::string name = begin_call(kWhat);
-  noting_failure([&] {
-    ops::neighbor_allgather(
-        context_, own,
-        [&room](const std::vector<std::int64_t>& counts) { return room.make(counts); }, plan,
-        {.name = name, .check = check_once()});
-  });
+  ops::neighbor_allgather(
+      context_, own, [&room](const std::vector<std::int64_t>& counts) { return room.make(counts); },
+      plan, {.name = name, .check = check_once()});
   std::vector<std::pair<int, at::Tensor>> gathered;
   for (at::Tensor& part : room.parts()) {
     gathered.emplace_back(plan->sources[gathered.size()].rank, std::move(part));
@@ -181,12 +166,11 @@ void AlgorithmRound::end() {
                     "(`calls_due`), found {} and {}",
                     place(), buckets_.size(), call_count_, stepped_, issued_));
   }
-  noting_failure([&] { optimizers::wait_all(works_); });
+  optimizers::wait_all(works_);
   has_ended_ = true;
 }
 
-bool AlgorithmRound::fail(std::string_view reason) noexcept {
-  const bool is_heard = issued_ < call_count_ || has_failed_call_;
+void AlgorithmRound::fail(std::string_view reason) noexcept {
   has_ended_ = true;
   optimizers::end_all(works_);
   try {
@@ -194,7 +178,6 @@ bool AlgorithmRound::fail(std::string_view reason) noexcept {
   } catch (const std::exception& error) {
     context_.log().error(fmt::format("{}: a call could not be refused: {}", place(), error.what()));
   }
-  return is_heard;
 }
 
 }  // namespace bluefog::python

@@ -52,8 +52,7 @@ class AlgorithmRound {
   /// Ends the step: waits for its calls. @throws StateError where a local step or a call is missing.
   void end();
   /// Ends it after an error: peers hear `reason` in the calls that are missing. Does not throw.
-  /// @return whether they hear of it: calls are missing, or it was one of them that failed.
-  bool fail(std::string_view reason) noexcept;
+  void fail(std::string_view reason) noexcept;
 
  private:
   [[nodiscard]] const optimizers::Round& under_way() const;
@@ -64,9 +63,6 @@ class AlgorithmRound {
   [[nodiscard]] ops::PlanCheck check_once();
   /// @throws StateError where the round has no neighbours.
   [[nodiscard]] const std::shared_ptr<const NeighborPlan>& neighbors(std::string_view what) const;
-  /// Runs what waits for calls of this step.
-  template <typename Call>
-  void noting_failure(Call&& call);
 
   Context& context_;
   const std::vector<optimizers::Bucket>& buckets_;
@@ -78,7 +74,6 @@ class AlgorithmRound {
   std::size_t stepped_ = 0;
   bool is_checked_ = false;
   bool has_ended_ = false;
-  bool has_failed_call_ = false;
   std::vector<Work> works_;
 };
 

@@ -11,7 +11,6 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/checks/agreement.hpp"
-#include "optimizers/round_calls.hpp"
 #include "python/bindings/own/algorithm_round.hpp"
 #include "python/bindings/own/python_row.hpp"
 
@@ -115,12 +114,6 @@ py::list PythonAlgorithm::bucket_parts() const {
 
 void PythonAlgorithm::step(const optimizers::Round& round,
                            const optimizers::StepBucket& step_bucket) {
-  if (!why_refused_.empty()) {
-    throw StateError(
-        fmt::format("rank {}, {}, round {}: expected no error since the round before, found one of "
-                    "which the other ranks hear in this round, which fails with it: {}",
-                    context_.rank(), name_, round.index, std::exchange(why_refused_, {})));
-  }
   run("_step", &round, step_bucket, calls_due_);
 }
 
@@ -128,8 +121,7 @@ void PythonAlgorithm::step_alone(const optimizers::StepBucket& step_bucket) {
   run("_step_alone", nullptr, step_bucket, 0);
 }
 
-// Peers hear of an error before it leaves this rank, so that they wait for no call of it; in their
-// next round, where they have all calls of this one.
+// Peers hear of an error before it leaves this rank, so that they wait for no call of it.
 void PythonAlgorithm::run(const char* method, const optimizers::Round* round,
                           const optimizers::StepBucket& step_bucket, std::size_t calls) {
   const auto of_round =
@@ -138,10 +130,7 @@ void PythonAlgorithm::run(const char* method, const optimizers::Round* round,
     in_python([&] { object_.get().attr(method)(of_round); });
     of_round->end();
   } catch (const std::exception& error) {
-    const std::string reason = place(method, error);
-    if (!of_round->fail(reason)) {
-      refuse_next_round(reason);
-    }
+    of_round->fail(place(method, error));
     throw;
   }
   optimizers::note_changes(buckets_);
@@ -153,26 +142,6 @@ std::string PythonAlgorithm::place(std::string_view method, const std::exception
   return dynamic_cast<const RaisedInPython*>(&error) == nullptr
              ? fmt::format("{} ({})", error.what(), method)
              : fmt::format("rank {}, {}, {}: {}", context_.rank(), name_, method, error.what());
-}
-
-void PythonAlgorithm::refuse_next_round(const std::string& reason) noexcept {
-  if (calls_due_ == 0 || !why_refused_.empty()) {
-    return;
-  }
-  try {
-    optimizers::refuse_calls(context_, calls_due_,
-                             fmt::format("{} (after its last call before this round)", reason));
-    why_refused_ = reason;
-  } catch (const std::exception& error) {
-    context_.log().error(fmt::format("rank {}, {}: a call could not be refused: {}",
-                                     context_.rank(), name_, error.what()));
-  }
-}
-
-void PythonAlgorithm::forget_round() {
-  if (is_round_next_) {
-    why_refused_.clear();
-  }
 }
 
 optimizers::NamedTensors PythonAlgorithm::state() const {
@@ -197,12 +166,7 @@ void PythonAlgorithm::restart() {
   for (const Scalar& scalar : scalars_) {
     scalar.value.fill_(scalar.initial);
   }
-  try {
-    in_python([&] { object_.get().attr("_restart")(); });
-  } catch (const std::exception& error) {
-    refuse_next_round(place("restart", error));
-    throw;
-  }
+  in_python([&] { object_.get().attr("_restart")(); });
 }
 
 }  // namespace bluefog::python

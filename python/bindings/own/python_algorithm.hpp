@@ -24,16 +24,11 @@ class PythonAlgorithm final : public optimizers::Algorithm {
   PythonAlgorithm(optimizers::AlgorithmParts parts, std::string name);
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return has_neighbors_; }
-  [[nodiscard]] std::size_t calls_due() const override {
-    return why_refused_.empty() ? calls_due_ : 0;
-  }
+  [[nodiscard]] std::size_t calls_due() const override { return calls_due_; }
   void step(const optimizers::Round& round, const optimizers::StepBucket& step_bucket) override;
   void step_alone(const optimizers::StepBucket& step_bucket) override;
   [[nodiscard]] optimizers::NamedTensors state() const override;
   void restart() override;
-  void expect(bool communicates) override { is_round_next_ = communicates; }
-  void forget_round() override;
-  void resumed() override { why_refused_.clear(); }
 
  private:
   /// A value that is no parameter's.
@@ -51,18 +46,12 @@ class PythonAlgorithm final : public optimizers::Algorithm {
            const optimizers::StepBucket& step_bucket, std::size_t calls);
   /// The error of a method, for other ranks.
   [[nodiscard]] std::string place(std::string_view method, const std::exception& error) const;
-  /// Refuses the calls of the next round, in which the other ranks hear `reason`: an error of this
-  /// rank's of which no call before it tells. Does not throw.
-  void refuse_next_round(const std::string& reason) noexcept;
 
   Context& context_;
   std::string name_;
   PythonObject object_;
   bool has_neighbors_ = true;
   std::size_t calls_due_ = 0;
-  /// Why this rank has refused the calls of the next round already; empty if it has not.
-  std::string why_refused_;
-  bool is_round_next_ = true;
   std::vector<std::string> state_names_;
   /// Tensors by name, then by bucket.
   std::vector<std::vector<at::Tensor>> states_;

@@ -46,7 +46,7 @@ class Schedule:
         """The graph of `step`, from 0 to below the period, over ranks 0 … size - 1: an edge i → j
         of weight w has j give i's value that weight; loops are self weights.
 
-        The same on every rank: ranks compare a period of up to 1,024 steps, or the first 64. It is
+        The same on every rank: ranks compare a period of up to 1,024 steps, or 64 at a time. It is
         asked for any step at any time, and may be kept.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method 'graph'")

@@ -93,9 +93,11 @@ def test_a_schedule_that_fails_on_one_rank(rank, size):
     optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
                                           schedule=Broken(size))
     optimizer._distributed.core.resume({}, 300, 300)  # beyond the rounds that are looked at first
-    train(model, optimizer, rank, 2)
     kind, words = ((LookupError, "no graph for step 302") if rank == 1 else
                    (bluefog_cpp.PeerFailure, "LookupError: no graph for step 302$"))
+    with pytest.raises(kind, match=words):  # where these rounds are compared
+        optimizer.step()
+    train(model, optimizer, rank, 1)
     with pytest.raises(kind, match=words):
         optimizer.step()
     train(model, optimizer, rank, 2)
@@ -131,6 +133,29 @@ def test_rounds_that_differ_late_between_ranks(period, odd_one, rank, size):
                        match=rf"rank 0 has W\({odd_one}\) of digest \w+, rank 1 has "
                              rf"W\({odd_one}\) of digest \w+$"):
         averaged(rank, Late)
+    bf.barrier()
+
+
+def test_rounds_that_differ_after_those_that_are_compared_first(rank, size):
+    needs(2)
+
+    class Later(bf.Schedule):
+        period_steps = 2**62
+
+        def graph(self, step):
+            return exchange(self.size, [] if step == 70 and bf.rank() == 1 else [(0, 1)])
+
+    model = model_of(rank)
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.0), model,
+                                          schedule=Later, bucket_bytes=64)
+    train(model, optimizer, rank, 64)
+    for _ in range(2):
+        with pytest.raises(bluefog_cpp.MismatchError, match=(
+                r"rounds 64 to 127: expected the same on all ranks; "
+                r"rank 0 has W\(70\) with rank 0: "
+                r"0.5 of itself, 0.5 of rank 1, 1 to rank 1, rank 1 has W\(70\) with rank 0: 1 of "
+                "itself$")):
+            optimizer.step()
     bf.barrier()
 
 
