@@ -70,6 +70,8 @@ void register_careless() {
   if (optimizers::find_algorithm("careless") == nullptr) {
     AlgorithmRow row;
     row.name = "careless";
+    row.equation = "x ← x";
+    row.description = "Throws where it is told to.";
     row.options = {{.name = "method", .default_value = std::int64_t{0}, .meaning = "that fails"},
                    {.name = "after", .default_value = std::int64_t{0}, .meaning = "calls of it"}};
     row.make = [](AlgorithmParts parts) {

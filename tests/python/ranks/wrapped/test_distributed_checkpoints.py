@@ -1,5 +1,6 @@
 """States of wrapped optimizers in checkpoints of torch.distributed.checkpoint."""
 
+import copy
 import functools
 import warnings
 
@@ -77,10 +78,10 @@ def test_distributed_checkpoints_hold_what_goes_on(gloo, algorithm, steps, optio
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about itself
         optimizer.zero_grad()
-        dcp.save({f"rank {rank}": get_state_dict(model, optimizer)}, checkpoint_id=str(folder))
+        dcp.save({f"rank {rank}": list(get_state_dict(model, optimizer))},
+                 checkpoint_id=str(folder))
         again, resumed = wrapped(5)
-        state = {f"rank {rank}": get_state_dict(again, resumed)}
-        state = {name: list(parts) for name, parts in state.items()}
+        state = {f"rank {rank}": list(get_state_dict(again, resumed))}
         dcp.load(state, checkpoint_id=str(folder))
     of_model, of_optimizer = state[f"rank {rank}"]
     set_state_dict(again, resumed, model_state_dict=of_model, optim_state_dict=of_optimizer)
@@ -103,7 +104,7 @@ def test_plain_optimizers_read_states_of_wrapped_ones(rank):
     optimizer.zero_grad()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about itself
-        of_model, of_optimizer = get_state_dict(model, optimizer)
+        of_model, of_optimizer = copy.deepcopy(get_state_dict(model, optimizer))
         again = used_model(5)
         plain = torch.optim.SGD(again.parameters(), lr=0.1, momentum=0.9)
         set_state_dict(again, plain, model_state_dict=of_model, optim_state_dict=of_optimizer)
