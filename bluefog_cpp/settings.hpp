@@ -67,6 +67,7 @@ struct Settings {
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);
   OnFailure on_failure = OnFailure::Raise;         ///< when a rank is lost; equal on all ranks
   bool joins = false;                              ///< asks ranks that run to be taken in
+  std::chrono::nanoseconds heartbeat{0};  ///< longest silence of a process; zero: any; equal
   LogLevel log_level = LogLevel::Warning;          ///< lower ones are not shown
   bool log_hide_time = false;                      ///< leaves the time out of log lines
   std::string timeline;                            ///< file name prefix; empty: no timeline

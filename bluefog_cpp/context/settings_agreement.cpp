@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <span>
@@ -50,6 +51,7 @@ Lines common_settings(const Settings& settings) {
           fmt::format("BLUEFOG_NETWORK {}", word_of(settings.network)),
           fmt::format("BLUEFOG_ON_FAILURE {}",
                       settings.on_failure == OnFailure::Shrink ? "shrink" : "raise"),
+          fmt::format("BLUEFOG_HEARTBEAT {}", std::chrono::duration<double>(settings.heartbeat).count()),
           fmt::format("BLUEFOG_NODES_PER_MACHINE {}", settings.nodes_per_machine),
           fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
           fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),

@@ -35,11 +35,22 @@ void LifeKeeper::ask(Wish wish, LifeLock* lock) {
   changed_.wait(guard, [this] { return wish_ == Wish::None; });
 }
 
+void LifeKeeper::await_wish(std::unique_lock<std::mutex>& guard) {
+  const auto is_asked = [this] { return wish_ != Wish::None; };
+  if (!beat_) {
+    changed_.wait(guard, is_asked);
+    return;
+  }
+  do {
+    beat_();
+  } while (!changed_.wait_for(guard, pause_, is_asked));
+}
+
 void LifeKeeper::work() {
   std::unique_lock guard(mutex_);
   bool is_over = false;
   while (!is_over) {
-    changed_.wait(guard, [this] { return wish_ != Wish::None; });
+    await_wish(guard);
     const Wish wish = wish_;
     is_over = wish == Wish::End;
     // The life lock is held while this thread waits for the mutex: it is never taken inside of it.

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "bluefog_cpp/transport/life_lock.hpp"
 
@@ -14,6 +17,9 @@ namespace bluefog::shm {
 class LifeKeeper {
  public:
   LifeKeeper() = default;
+  /// Also calls `beat`, every `pause` from the first lock on: what it does is a sign of life.
+  LifeKeeper(std::function<void()> beat, std::chrono::nanoseconds pause)
+      : beat_(std::move(beat)), pause_(pause) {}
   LifeKeeper(const LifeKeeper&) = delete;
   LifeKeeper& operator=(const LifeKeeper&) = delete;
   ~LifeKeeper();
@@ -29,7 +35,11 @@ class LifeKeeper {
   /// Has the thread do it.
   void ask(Wish wish, LifeLock* lock);
   void work();
+  /// Beats until something is asked for.
+  void await_wish(std::unique_lock<std::mutex>& guard);
 
+  std::function<void()> beat_{};
+  std::chrono::nanoseconds pause_{0};
   /// Held by the one that asks.
   std::mutex askers_;
   std::mutex mutex_;

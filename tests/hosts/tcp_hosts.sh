@@ -155,6 +155,14 @@ silence_for_good)
   finish
   expect_lost_hosts "the connection to it broke: .*its host has answered nothing for 3 s"
   ;;
+heartbeat)
+  # A link that is down shows within a few signs of life, long before the system gives the host up.
+  start BLUEFOG_HEARTBEAT=1 BLUEFOG_TIMEOUT=600 -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  finish
+  expect_lost_hosts "that rank's process has shown no sign of life for 1 s .BLUEFOG_HEARTBEAT"
+  ;;
 silence_that_ends_and_on)
   # Nor where ranks go on without those that are lost: all are together at the end.
   start BLUEFOG_ON_FAILURE=shrink BLUEFOG_TCP_SILENCE=12 -- "$rounds" until "$work/end"
@@ -240,14 +248,16 @@ rest)
   run BLUEFOG_TCP_SILENCE=1 -- "$rounds" rest 3
   expect_right
   ;;
-killed | orphan | stopped)
+killed | orphan | stopped | silent)
   # The last rank is killed, also while a child of it lives, or it is stopped, and its host answers
   # for it.
-  declare -A ways=([killed]=kill [orphan]=orphan [stopped]=stop)
-  declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7")
+  declare -A ways=([killed]=kill [orphan]=orphan [stopped]=stop [silent]=stop)
+  declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7" [silent]="0 0")
   reason="waited for rank 2, but its process has ended"
+  beats=0
   [[ "$case_name" == stopped ]] && reason="\\(BLUEFOG_TIMEOUT\\): no message from rank 2"
-  start BLUEFOG_TCP_SILENCE=1 -- "$killed" "${ways[$case_name]}"
+  [[ "$case_name" == silent ]] && reason="no sign of life for 1 s .BLUEFOG_HEARTBEAT" && beats=1
+  start BLUEFOG_TCP_SILENCE=1 BLUEFOG_HEARTBEAT=$beats -- "$killed" "${ways[$case_name]}"
   disown "${pids[2]}"
   unset 'pids[2]'
   finish

@@ -54,6 +54,21 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.on_failure = parse_on_failure(name, value);
         }},
+    Row{{"BLUEFOG_HEARTBEAT", "number", "s", "0",
+         "A process that shows no sign of life for so long while it is waited for counts as lost: it is "
+         "stopped, or its host or the link to it is gone. Processes that compute, sleep or wait show "
+         "some. 0: waits for such a one end by BLUEFOG_TIMEOUT and BLUEFOG_TCP_SILENCE alone. Not over "
+         "MPI. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.heartbeat = parse_duration(name, value, kSecond, "seconds", 0.0);
+          constexpr auto kLeast = std::chrono::milliseconds(200);
+          if (s.heartbeat.count() != 0 && s.heartbeat < kLeast) {
+            throw InvalidArgument(fmt::format(
+                "{}={}: expected 0, or 0.2 seconds or more, found less: a busy machine may give a "
+                "process no core for so long",
+                name, value));
+          }
+        }},
     Row{{"BLUEFOG_JOIN", "flag", "", "0",
          "This process asks ranks that are running to take it in, as `bfrun --respawn` has those do that "
          "it starts again: it is alone until then. They run with BLUEFOG_ON_FAILURE=shrink."},

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/files/take_line.hpp"
+#include "bluefog_cpp/base/silence.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -251,6 +252,9 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
       verdict.lost.push_back(own != nullptr ? *own : *said);
     } else {
       late.push_back(rank);
+      if (verdict.lost.back().cause.starts_with(kSilence)) {
+        late.push_back(rank);
+      }
       verdict.lost.push_back(
           {.rank = rank, .cause = "that rank has not come to the others in time"});
     }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -190,7 +191,7 @@ void GroupFormation::take_part(const std::vector<Blob>& invitations) {
     taker_.reset();
   }
   if (is_new) {
-    arena_->mark_alive(rank_);
+    arena_->mark_alive(rank_, std::chrono::nanoseconds(shape_.heartbeat_ns));
   }
   body_ = HostGroup::map_block(arena_, invitation_.place, ranks_);
 }

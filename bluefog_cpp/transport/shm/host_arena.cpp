@@ -18,7 +18,7 @@
 namespace bluefog::shm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x32616E6572616662U;  // "bfarena2"
+constexpr std::uint64_t kMagic = 0x33616E6572616662U;  // "bfarena3"
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 [[noreturn]] void throw_system_error(const char* what, std::size_t bytes) {
@@ -50,9 +50,10 @@ void check_file_size(std::uint64_t end) {
 
 }  // namespace
 
-/// The life lock of one rank's process.
+/// The life lock of one rank's process, and its signs of life.
 struct alignas(kCacheLine) Life {
   LifeLock lock;
+  std::atomic<std::uint64_t> signs;
 };
 
 /// The first page.
@@ -97,7 +98,7 @@ std::shared_ptr<HostArena> HostArena::create(int ranks) {
   arena->lives_mapping_ = arena->map(head->lives, head->ranks * sizeof(Life));
   for (int rank = 0; rank < ranks; ++rank) {
     auto* const life = reinterpret_cast<Life*>(arena->lives_mapping_.data()) + rank;
-    (new (life) Life)->lock.initialize();
+    (new (life) Life{})->lock.initialize();
   }
   return arena;
 }
@@ -129,8 +130,12 @@ HostArena::~HostArena() {
   }
 }
 
-LifeLock& HostArena::life_of(int rank) const noexcept {
-  return std::launder(reinterpret_cast<Life*>(lives_mapping_.data()))[rank].lock;
+Life& HostArena::life_of(int rank) const noexcept {
+  return std::launder(reinterpret_cast<Life*>(lives_mapping_.data()))[rank];
+}
+
+std::uint64_t HostArena::signs_of_life(int rank) const noexcept {
+  return life_of(rank).signs.load(std::memory_order_relaxed);
 }
 
 HostArena::Head& HostArena::head() const noexcept {
@@ -170,13 +175,18 @@ Mapping HostArena::map(std::uint64_t place, std::size_t bytes) const {
 // A record lock is the process's own: children do not inherit it, and the system lets go of it when
 // the process has ended and its memory is gone, so that no store of it comes after. The end may
 // take a tenth of a second, for which waits need not last: the life lock shows it at once.
-void HostArena::mark_alive(int rank) {
+void HostArena::mark_alive(int rank, std::chrono::nanoseconds heartbeat) {
   if (home_.is_forked()) {
     (void)keeper_.release();  // whose thread is the parent's
   }
-  keeper_ = std::make_unique<LifeKeeper>();
-  keeper_->hold(life_of(rank));
-  life_ = &life_of(rank);
+  Life& life = life_of(rank);
+  keeper_ = heartbeat.count() == 0
+                ? std::make_unique<LifeKeeper>()
+                : std::make_unique<LifeKeeper>(
+                      [&life] { life.signs.fetch_add(1, std::memory_order_relaxed); },
+                      heartbeat / 4);
+  keeper_->hold(life.lock);
+  life_ = &life.lock;
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -188,7 +198,7 @@ void HostArena::mark_alive(int rank) {
 }
 
 bool HostArena::is_alive(int rank) const noexcept {
-  if (life_of(rank).is_over()) {
+  if (life_of(rank).lock.is_over()) {
     return false;
   }
   struct flock lock {};

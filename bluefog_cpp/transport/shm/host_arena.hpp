@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,8 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
+struct Life;
+
 /// The memory without a name that all ranks of a host and all of their contexts share: one
 /// descriptor of a process, whatever the number of ranks and contexts.
 ///
@@ -59,8 +62,10 @@ class HostArena {
   [[nodiscard]] Mapping map(std::uint64_t place, std::size_t bytes) const;
 
   /// Marks once that the process of `rank`, this one, lives, until it ends: whatever its children
-  /// do. @throws TransportError.
-  void mark_alive(int rank);
+  /// do. @param heartbeat gives a sign of life four times in it; zero: none. @throws TransportError.
+  void mark_alive(int rank, std::chrono::nanoseconds heartbeat = {});
+  /// How many signs of life the process of `rank` has given; zero where it gives none.
+  [[nodiscard]] std::uint64_t signs_of_life(int rank) const noexcept;
   /// Whether another process has marked that `rank` lives, and is not about to end. One that is
   /// may still write for a moment.
   [[nodiscard]] bool is_alive(int rank) const noexcept;
@@ -72,7 +77,7 @@ class HostArena {
 
   HostArena(UniqueFd fd, Mapping head) : fd_(std::move(fd)), head_mapping_(std::move(head)) {}
   [[nodiscard]] Head& head() const noexcept;
-  [[nodiscard]] LifeLock& life_of(int rank) const noexcept;
+  [[nodiscard]] Life& life_of(int rank) const noexcept;
 
   UniqueFd fd_;
   Mapping head_mapping_;

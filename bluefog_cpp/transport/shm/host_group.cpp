@@ -80,4 +80,8 @@ bool HostGroup::has_ended(std::size_t index) const noexcept {
   return !body_->is_in_process && index != own_ && !body_->arena->is_alive(body_->ranks[index]);
 }
 
+std::uint64_t HostGroup::signs_of_life(std::size_t index) const noexcept {
+  return body_->is_in_process ? 0 : body_->arena->signs_of_life(body_->ranks[index]);
+}
+
 }  // namespace bluefog::shm

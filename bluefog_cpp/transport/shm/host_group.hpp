@@ -60,6 +60,8 @@ class HostGroup {
   }
   /// Whether the process of that rank has ended.
   [[nodiscard]] bool has_ended(std::size_t index) const noexcept;
+  /// How many signs of life the process of that rank has given; zero where it gives none.
+  [[nodiscard]] std::uint64_t signs_of_life(std::size_t index) const noexcept;
 
  private:
   friend class GroupFormation;

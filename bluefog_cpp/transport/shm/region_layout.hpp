@@ -18,7 +18,7 @@ namespace bluefog::shm {
 // look at, and each rank's region with what its readers do. All ranks of a host run the same build;
 // kLayoutVersion and the sizes are compared when a group is formed.
 
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::size_t kLine = kCacheLine;
 /// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.
 inline constexpr std::uint64_t kStreamEntries = 256;
@@ -118,6 +118,8 @@ struct alignas(2 * kLine) RankHead {
 struct GroupShape {
   std::uint64_t chunk_bytes = 0;
   std::uint64_t slots = 0;
+  /// `Settings::heartbeat`, in nanoseconds.
+  std::int64_t heartbeat_ns = 0;
 };
 
 /// Start of the block of a group.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/copy.hpp"
+#include "bluefog_cpp/base/silence.hpp"
 #include "bluefog_cpp/base/ticks.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/shm/shared_text.hpp"
@@ -32,7 +33,8 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<Host
       copy_policy_(options.copy),
       control_(*group_),
       own_status_(group_->head(own_).status),
-      is_polled_(options.polled) {
+      is_polled_(options.polled),
+      heartbeat_(options.heartbeat) {
   states_.reserve(group_->size());
   for (std::size_t i = 0; i < group_->size(); ++i) {
     index_of_[static_cast<std::size_t>(rank_at(i))] = static_cast<int>(i);
@@ -250,7 +252,16 @@ std::optional<std::string> ShmTransport::cause_of_death(int rank) {
     note_gone(index_of(rank));
     return fmt::format("that rank's process has ended ({})", last_seen(rank));
   }
+  if (is_silent(index_of(rank))) {
+    return fmt::format("{} for {:.3g} s (BLUEFOG_HEARTBEAT; {})", kSilence,
+                       std::chrono::duration<double>(heartbeat_).count(), last_seen(rank));
+  }
   return std::nullopt;
+}
+
+bool ShmTransport::is_silent(std::size_t index) {
+  return heartbeat_.count() > 0 && index != group_->own() &&
+         states_[index].silence.is_silent(group_->signs_of_life(index), heartbeat_);
 }
 
 bool ShmTransport::has_left(int rank) { return status(rank).has_left(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "bluefog_cpp/transport/shm/incoming_stream.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
+#include "bluefog_cpp/transport/shm/silence_watch.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
@@ -30,14 +32,17 @@ struct ShmOptions {
   ShmCopy copy = ShmCopy::Auto;
   /// Set for a second transport beside one whose doorbell waiters sleep on.
   bool polled = false;
+  /// How long a process may give no sign of life while it is waited for; zero: for ever.
+  std::chrono::nanoseconds heartbeat{};
 
   [[nodiscard]] static ShmOptions from(const Settings& settings) {
     return {.chunk_bytes = static_cast<std::size_t>(settings.shm_chunk_bytes),
             .slots = static_cast<std::size_t>(settings.shm_slots),
-            .copy = settings.shm_copy};
+            .copy = settings.shm_copy,
+            .heartbeat = settings.heartbeat};
   }
   [[nodiscard]] GroupShape shape() const noexcept {
-    return {.chunk_bytes = chunk_bytes, .slots = slots};
+    return {.chunk_bytes = chunk_bytes, .slots = slots, .heartbeat_ns = heartbeat.count()};
   }
 };
 
@@ -128,9 +133,12 @@ class ShmTransport final : public Transport {
     RankHead* head;
     std::array<Writing, kLaneCount> writing{};
     std::array<IncomingStream, kLaneCount> reading;
+    SilenceWatch silence{};
     bool is_gone = false;
   };
 
+  /// Whether the process of that rank has been silent for too long while it was looked at.
+  [[nodiscard]] bool is_silent(std::size_t index);
   [[nodiscard]] RankHead& head(std::size_t index) const noexcept { return *states_[index].head; }
   [[nodiscard]] int rank_at(std::size_t index) const noexcept { return group_->ranks()[index]; }
   [[nodiscard]] std::size_t index_of(int rank) const noexcept {
@@ -171,6 +179,7 @@ class ShmTransport final : public Transport {
   ControlStreams control_;
   CallStatus own_status_;
   bool is_polled_;
+  std::chrono::nanoseconds heartbeat_;
 };
 
 }  // namespace bluefog::shm

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "bluefog_cpp/base/silence.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -176,6 +177,26 @@ void ConnectionTable::send_signs_of_life() {
       note_sent(*control);
     }
   }
+}
+
+// The rank's own thread sends them, whatever its calls do, and looks at what has come before.
+bool ConnectionTable::break_with_the_silent(std::chrono::milliseconds tick) {
+  const auto limit = static_cast<std::uint64_t>(options_.heartbeat / tick) + 1;
+  bool are_some = false;
+  for (std::size_t rank = 0; options_.heartbeat.count() > 0 && rank < peers_.size(); ++rank) {
+    Peer& other = peers_[rank];
+    const Connection* const control = other.find(kControlChannel);
+    const bool is_open = control != nullptr && control->state == Connection::State::Open;
+    if (!is_open) {
+      other.note_heard(tick_);
+    } else if (!other.is_gone() && tick_ > other.last_heard() + limit) {
+      break_off(static_cast<int>(rank),
+                fmt::format("{} for {:.3g} s (BLUEFOG_HEARTBEAT)", kSilence,
+                            std::chrono::duration<double>(options_.heartbeat).count()));
+      are_some = true;
+    }
+  }
+  return are_some;
 }
 
 }  // namespace bluefog::tcp

@@ -22,6 +22,8 @@ struct TcpTransportOptions {
   int socket_bytes = 0;
   /// A host that answers nothing for so long is gone.
   std::chrono::milliseconds silence{20'000};
+  /// A rank of which nothing has come for so long is gone; zero: none is for that.
+  std::chrono::milliseconds heartbeat{0};
 };
 
 /// The connections of a rank to all others: one for each lane of a pair and one for control, each
@@ -71,6 +73,11 @@ class ConnectionTable {
   /// Signs of life to all ranks that were sent nothing since the last tick, so that a host which is
   /// gone shows even where nothing else is sent.
   void send_signs_of_life();
+  /// Bytes of a rank have come.
+  void note_heard(int rank) noexcept { peer(rank).note_heard(tick_); }
+  /// Breaks with ranks of which nothing has come for too long. @param tick between two ticks.
+  /// @return whether there were some.
+  bool break_with_the_silent(std::chrono::milliseconds tick);
 
   /// Takes no calls any more, and reads all there is.
   void set_leaving() noexcept { is_leaving_ = true; }

@@ -46,6 +46,9 @@ class Peer {
   /// with a failure, now or before.
   bool judge();
 
+  /// When bytes have come from it last, in ticks.
+  void note_heard(std::uint64_t tick) noexcept { last_heard_ = tick; }
+  [[nodiscard]] std::uint64_t last_heard() const noexcept { return last_heard_; }
   void note_seen(const MessageHeader& header) noexcept {
     seen_ = {.call = header.id.call(), .kind = header.envelope.kind};
   }
@@ -65,6 +68,7 @@ class Peer {
   std::string failure_{};
   std::optional<Deadline> verdict_at_{};
   Transport::SeenCall seen_{};
+  std::uint64_t last_heard_ = 0;
 };
 
 }  // namespace bluefog::tcp

@@ -73,6 +73,9 @@ bool Receiver::read(Connection& connection) {
       break;
     }
   }
+  if (total > 0) {
+    table_.note_heard(connection.rank);
+  }
   table_.update_events(connection);
   return total > 0;
 }

@@ -161,7 +161,8 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
       std::move(lobby), std::move(guests),
       TcpTransportOptions{
           .socket_bytes = settings.tcp_socket_bytes,
-          .silence = std::chrono::duration_cast<std::chrono::milliseconds>(settings.tcp_silence)});
+          .silence = std::chrono::duration_cast<std::chrono::milliseconds>(settings.tcp_silence),
+          .heartbeat = std::chrono::duration_cast<std::chrono::milliseconds>(settings.heartbeat)});
 }
 
 }  // namespace bluefog::tcp

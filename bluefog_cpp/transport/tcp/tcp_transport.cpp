@@ -16,8 +16,11 @@ TcpTransport::TcpTransport(std::unique_ptr<Lobby> lobby, Lobby::Options guests,
       lobby_(std::move(lobby)) {
   guests.silence = options.silence;
   guests.watched = table_.readiness().guard();
-  guests.tick = std::clamp(options.silence / 4, std::chrono::milliseconds(50),
-                           std::chrono::milliseconds(2000));
+  const auto shortest =
+      options.heartbeat.count() > 0 ? std::min(options.heartbeat, options.silence) : options.silence;
+  guests.tick =
+      std::clamp(shortest / 4, std::chrono::milliseconds(50), std::chrono::milliseconds(2000));
+  tick_ = guests.tick;
   lobby_->open(std::move(guests), *this);
 }
 
@@ -208,6 +211,7 @@ void TcpTransport::on_tick() {
   table_.note_tick();
   bool has_news = receiver_.pump();
   table_.send_signs_of_life();
+  has_news |= table_.break_with_the_silent(tick_);
   for (Peer& peer : table_.peers()) {
     has_news |= peer.judge();
   }

@@ -84,6 +84,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   void pump_until(Lock& lock, Deadline deadline, const std::function<bool()>& done);
 
   int rank_;
+  std::chrono::milliseconds tick_{1000};  ///< between two looks of the lobby
   mutable std::mutex mutex_;
   ConnectionTable table_;
   Publisher publisher_;

@@ -1,4 +1,7 @@
-"""A rank that is stopped is late first, then left out, and hears of it: `stopped_rank.py BFRUN`."""
+"""A rank that is stopped is late first, then left out, and hears of it: `stopped_rank.py BFRUN`.
+
+Once by BLUEFOG_TIMEOUT, and once by BLUEFOG_HEARTBEAT, in averages for which ranks wait.
+"""
 
 import os
 import pathlib
@@ -12,6 +15,7 @@ import preloaded
 STOP_STEP = 10
 STEPS = 30
 BOUND = 3
+HEARTBEAT_S = 1
 
 
 def train() -> None:
@@ -51,32 +55,69 @@ def train() -> None:
     print(f"rank {launch_rank}: trained", flush=True)
 
 
-def run_rank() -> None:
+def train_with_heartbeat() -> None:
+    """One rank of the job, in averages with neighbours. What computes for longer is not stopped."""
+    import time
+
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    launch_rank = bf.rank()
+    model = torch.nn.Linear(20, 3)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.01), model)
+    processes = bf.allgather(torch.tensor([os.getpid()])).tolist()
+    for step in range(STEPS):
+        if launch_rank == 1 and step == STOP_STEP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if launch_rank == 2 and step == STOP_STEP // 2:
+            end = time.monotonic() + 3 * HEARTBEAT_S
+            while time.monotonic() < end:  # with the lock of Python
+                pass
+        optimizer.zero_grad()
+        model(torch.randn(8, 20)).square().mean().backward()
+        optimizer.step()
+    lost = bf.membership().lost
+    assert bf.size() == 2 and [each.rank for each in lost] == [1], lost
+    assert "has shown no sign of life for 1 s (BLUEFOG_HEARTBEAT" in lost[0].cause, lost
+    bf.barrier()
+    if launch_rank == 0:
+        os.kill(processes[1], signal.SIGCONT)
+    print(f"rank {launch_rank}: trained", flush=True)
+
+
+def run_rank(case: str) -> None:
     from bluefog_cpp import StateError
 
     try:
-        train()
+        (train if case == "timeout" else train_with_heartbeat)()
     except StateError as error:
         print(f"left out: {error}", flush=True)
         sys.exit(3)
 
 
 def check(bfrun: str) -> None:
+    late = f"rank 0: [LateRank(rank=1, rounds={BOUND}, rounds_without=0, oldest={BOUND})]"
+    cases = {"timeout": ({"BLUEFOG_TIMEOUT": "3"}, (late,)),
+             "heartbeat": ({"BLUEFOG_TIMEOUT": "600", "BLUEFOG_HEARTBEAT": str(HEARTBEAT_S)}, ())}
     with preloaded.Server() as server:
-        job = subprocess.run(
-            [bfrun, "-np", "3", "--min-np", "2", *server.command(__file__, "--rank")],
-            capture_output=True, text=True, timeout=120, check=False,
-            env={**server.environment, "BLUEFOG_TIMEOUT": "3"})
-    words = ("rank 0: trained", "rank 2: trained", "gone on without this one",
-             f"rank 0: [LateRank(rank=1, rounds={BOUND}, rounds_without=0, oldest={BOUND})]")
-    missing = [each for each in words if each not in job.stdout]
-    if job.returncode != 0 or missing:
-        sys.exit(f"exit code {job.returncode}, expected {missing}\n{job.stdout}\n{job.stderr}")
-    print("passed")
+        for case, (settings, own_words) in cases.items():
+            job = subprocess.run(
+                [bfrun, "-np", "3", "--min-np", "2", *server.command(__file__, "--rank", case)],
+                capture_output=True, text=True, timeout=120, check=False,
+                env={**server.environment, **settings})
+            words = ("rank 0: trained", "rank 2: trained", "gone on without this one", *own_words)
+            missing = [each for each in words if each not in job.stdout]
+            if job.returncode != 0 or missing:
+                sys.exit(f"{case}: exit code {job.returncode}, expected {missing}\n{job.stdout}\n"
+                         f"{job.stderr}")
+            print(f"{case}: passed", flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--rank":
-        run_rank()
+        run_rank(sys.argv[2])
     else:
         check(sys.argv[1])

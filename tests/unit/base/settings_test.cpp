@@ -34,6 +34,7 @@ std::string refusal(const std::string& name, const std::string& value) {
 TEST(Settings, DefaultsWithoutVariables) {
   const Settings settings = read({});
   EXPECT_EQ(settings.timeout, 600s);
+  EXPECT_EQ(settings.heartbeat, 0s);
   EXPECT_EQ(settings.stall_warning, 60s);
   EXPECT_EQ(settings.log_level, LogLevel::Warning);
   EXPECT_FALSE(settings.log_hide_time);
@@ -56,6 +57,7 @@ TEST(Settings, DefaultsWithoutVariables) {
 TEST(Settings, ReadsEveryVariable) {
   const Settings settings = read({{"BLUEFOG_TIMEOUT", "2.5"},
                                   {"BLUEFOG_STALL_WARNING", "0"},
+                                  {"BLUEFOG_HEARTBEAT", "1.5"},
                                   {"BLUEFOG_LOG_LEVEL", "DEBUG"},
                                   {"BLUEFOG_LOG_HIDE_TIME", "1"},
                                   {"BLUEFOG_TIMELINE", "/data/trace_"},
@@ -72,6 +74,7 @@ TEST(Settings, ReadsEveryVariable) {
                                   {"BLUEFOG_POLL_PERIOD", "0.5"},
                                   {"BLUEFOG_RESULT_CACHE", "4096"}});
   EXPECT_EQ(settings.timeout, 2500ms);
+  EXPECT_EQ(settings.heartbeat, 1500ms);
   EXPECT_EQ(settings.stall_warning, 0s);
   EXPECT_EQ(settings.log_level, LogLevel::Debug);
   EXPECT_TRUE(settings.log_hide_time);
@@ -95,6 +98,7 @@ TEST(Settings, RefusesMalformedValuesByName) {
   const std::map<std::string, std::vector<std::string>> wrong{
       {"BLUEFOG_TIMEOUT", {"-1", "soon", "5s", "nan", "inf", " 5", "1e300"}},
       {"BLUEFOG_STALL_WARNING", {"-0.5", "x"}},
+      {"BLUEFOG_HEARTBEAT", {"-1", "0.1", "2s", "nan"}},
       {"BLUEFOG_LOG_LEVEL", {"loud", "3"}},
       {"BLUEFOG_LOG_HIDE_TIME", {"2", "maybe"}},
       {"BLUEFOG_FUSION_THRESHOLD", {"-1", "8MiB", "1.5", "99999999999999999999"}},

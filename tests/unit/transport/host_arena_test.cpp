@@ -11,13 +11,17 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <csignal>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/shm/silence_watch.hpp"
 #include "tests/support/error_of.hpp"
 
 namespace bluefog::shm {
@@ -75,6 +79,42 @@ TEST(HostArena, PlacesAreTakenOnceAndZeroed) {
   EXPECT_EQ(mapping.data()[4'999], std::byte{1}) << "memory that is there stays";
   arena->give_back(second, 5'000);
   EXPECT_EQ(mapping.data()[4'999], std::byte{0});
+}
+
+TEST(HostArena, ShowsSignsOfLifeWhereTheyAreWanted) {
+  const auto arena = HostArena::create();
+  arena->mark_alive(2);
+  EXPECT_EQ(arena->signs_of_life(2), 0U);
+  const auto other = HostArena::create();
+  other->mark_alive(1, std::chrono::milliseconds(4));
+  while (other->signs_of_life(1) < 4) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(other->signs_of_life(0), 0U);
+}
+
+TEST(SilenceWatch, CountsTheTimeBetweenLooks) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLimit(400);
+  SilenceWatch watch;
+  SilenceWatch::Clock::time_point now{};
+  const auto look = [&](std::uint64_t signs, milliseconds later) {
+    return watch.is_silent(signs, kLimit, now += later);
+  };
+  EXPECT_FALSE(look(1, milliseconds(0)));
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_FALSE(look(1, milliseconds(50)));
+  }
+  EXPECT_TRUE(look(1, milliseconds(50)));
+  EXPECT_FALSE(look(2, milliseconds(50))) << "it lives";
+  // Whoever was stopped with the other looks some times before it judges.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(look(2, milliseconds(10'000)));
+  }
+  EXPECT_TRUE(look(2, milliseconds(10'000)));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(look(0, milliseconds(10'000))) << "it shows none";
+  }
 }
 
 #if !defined(__SANITIZE_THREAD__)  // which does not know forks of programs with threads
