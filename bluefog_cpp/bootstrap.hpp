@@ -73,6 +73,7 @@ class Bootstrap {
     std::shared_ptr<Bootstrap> bootstrap;  ///< of them alone, numbered anew in the same order
     std::vector<int> ranks;                ///< their numbers before, rising; empty on who joins
     std::vector<Lost> lost;                ///< the others, rising
+    double time = 0;                       ///< when that was written down, in seconds since 1970
     int joined = 0;                        ///< the last so many of the new group are new
     /// Why one of those that are new will not come any more, after some looks; empty where there
     /// are none.

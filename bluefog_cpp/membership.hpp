@@ -15,6 +15,11 @@ struct Membership {
     int rank = -1;            ///< its number in the launch
     std::uint64_t epoch = 0;  ///< the first one without it
     std::string cause;        ///< a clause for messages, the same on all ranks
+    /// When the others wrote down that they go on, in seconds since 1970, by the clock of one of them.
+    double time = 0;
+    /// The first step of distributed optimizers without it (`DistributedOptimizer::step_count`), in
+    /// contexts that one of them has made; −1: none has, or ranks make as many steps as they like.
+    std::int64_t step = -1;
   };
 
   /// A rank that was not there at the start.

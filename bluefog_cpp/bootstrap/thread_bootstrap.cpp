@@ -259,6 +259,7 @@ class ThreadBootstrap : public Bootstrap {
     Regrouped left = group_of(regrouping_, verdict, own, coming.why_gone);
     left.ranks = verdict.ranks;
     left.lost = verdict.lost;
+    left.time = static_cast<double>(verdict.time_us) * 1e-6;
     left.joined = static_cast<int>(verdict.joined.size());
     left.why_joined_gone = [held = regrouping_, verdict] { return held->why_joined_gone(verdict); };
     return left;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,14 @@ class ContextCore {
   [[nodiscard]] const MachineLayout& machines() const noexcept { return machines_; }
   [[nodiscard]] bool uses_network() const noexcept;
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
+  /// The first step of optimizers in this epoch, for what the membership tells of its losses.
+  void note_first_step(std::int64_t step) noexcept {
+    for (Membership::Loss& loss : membership_.lost) {
+      if (loss.epoch == membership_.epoch && loss.step < 0) {
+        loss.step = step;
+      }
+    }
+  }
 
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }

@@ -35,7 +35,8 @@ Membership members_of(const Membership& before, const Bootstrap::Regrouped& left
   for (const auto& [rank, cause] : left.lost) {
     members.lost.push_back({.rank = before.ranks[static_cast<std::size_t>(rank)],
                             .epoch = members.epoch,
-                            .cause = cause});
+                            .cause = cause,
+                            .time = left.time});
   }
   const int highest = highest_number(before);
   for (int rank = highest + 1; rank <= highest + left.joined; ++rank) {
@@ -48,8 +49,8 @@ Membership members_of(const Membership& before, const Bootstrap::Regrouped& left
 std::string to_text(const GroupRecord& record) {
   const Membership& members = record.members;
   nlohmann::json lost = nlohmann::json::array();
-  for (const auto& [rank, epoch, cause] : members.lost) {
-    lost.push_back({rank, epoch, cause});
+  for (const auto& [rank, epoch, cause, time, step] : members.lost) {
+    lost.push_back({rank, epoch, cause, time, step});
   }
   nlohmann::json joined = nlohmann::json::array();
   for (const auto& [rank, epoch] : members.joined) {
@@ -66,7 +67,11 @@ GroupRecord group_record_from(std::string_view text) {
     const auto record = nlohmann::json::parse(text);
     Membership members{.epoch = record.at("epoch"), .ranks = record.at("ranks")};
     for (const auto& loss : record.at("lost")) {
-      members.lost.push_back({.rank = loss.at(0), .epoch = loss.at(1), .cause = loss.at(2)});
+      members.lost.push_back({.rank = loss.at(0),
+                              .epoch = loss.at(1),
+                              .cause = loss.at(2),
+                              .time = loss.at(3),
+                              .step = loss.at(4)});
     }
     for (const auto& entry : record.at("joined")) {
       members.joined.push_back({.rank = entry.at(0), .epoch = entry.at(1)});

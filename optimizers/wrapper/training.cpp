@@ -329,6 +329,9 @@ std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Conte
   }
   if (!former_->schedule) {
     return std::nullopt;
+  if (!waits_for_nobody()) {
+    context_->core().note_first_step(counts.steps);
+  }
   }
   const std::vector<int> lost = others(left, static_cast<int>(former_->ranks.size()));
   return former_->schedule->without(lost).among(left);

@@ -112,7 +112,8 @@ void bind_context(py::module_& module) {
                                const Membership& members = c.membership();
                                py::list lost;
                                for (const Membership::Loss& loss : members.lost) {
-                                 lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause));
+                                 lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause,
+                                                            loss.time, loss.step));
                                }
                                py::list joined;
                                for (const Membership::Entry& entry : members.joined) {
@@ -127,6 +128,10 @@ void bind_context(py::module_& module) {
           "check_revoked",
           [](const Context& c, const std::string& where) {
             c.core().engine().check_revoked(where);
+      .def(
+          "note_first_step",
+          [](const Context& c, std::int64_t step) { c.core().note_first_step(step); },
+          py::arg("step"), "The first step of optimizers without the ranks that were lost last.")
           },
           py::arg("where"), WithoutGil(),
           "For who waits for nobody: raises RankLostError where all calls have been revoked.")

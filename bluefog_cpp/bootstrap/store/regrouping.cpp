@@ -60,8 +60,9 @@ std::vector<Lost> lost_from(std::string_view text) {
 }
 
 std::string text_of(const Regrouping::Verdict& verdict) {
-  return fmt::format("{}\n{}\n{}\n{}", verdict.group, fmt::join(verdict.ranks, " "),
-                     fmt::join(verdict.joined, " "), text_of(verdict.lost));
+  return fmt::format("{} {}\n{}\n{}\n{}", verdict.group, verdict.time_us,
+                     fmt::join(verdict.ranks, " "), fmt::join(verdict.joined, " "),
+                     text_of(verdict.lost));
 }
 
 Regrouping::Verdict verdict_from(std::string_view text) {
@@ -69,6 +70,7 @@ Regrouping::Verdict verdict_from(std::string_view text) {
   const std::string group = take_line(text);
   std::string_view number = group;
   verdict.group = take_number(number);
+  verdict.time_us = take_number(number);
   const std::string ranks = take_line(text);
   for (std::string_view rest = ranks; !rest.empty();) {
     verdict.ranks.push_back(static_cast<int>(take_number(rest)));
@@ -263,6 +265,9 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
   if (place_.store->add(key(attempt_, "writers"), 1, never) == 1) {
     std::ranges::for_each(late, [this](int rank) { tell_launcher_of(rank); });
     verdict.group = place_.store->add(place_.root + "/groups", 1, never);
+    verdict.time_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
     if (arrivals.do_all_admit) {
       verdict.joined = applicants_.ask(std::to_string(verdict.group), own_version());
     }

@@ -31,6 +31,7 @@ class Regrouping {
     std::vector<int> ranks;            ///< rising
     std::vector<std::int64_t> joined;  ///< applicants, whose ranks follow; rising
     std::vector<Bootstrap::Lost> lost;
+    std::int64_t time_us = 0;  ///< since 1970, by the clock of who has written it
 
     [[nodiscard]] int size() const { return static_cast<int>(ranks.size() + joined.size()); }
   };

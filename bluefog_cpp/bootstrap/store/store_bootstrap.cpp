@@ -139,6 +139,7 @@ Bootstrap::Regrouped StoreBootstrap::regroup(WhyGone why_gone, Deadline deadline
   Regrouped left = group_of(what, regrouping_, verdict, own, coming.why_gone);
   left.ranks = verdict->ranks;
   left.lost = verdict->lost;
+  left.time = static_cast<double>(verdict->time_us) * 1e-6;
   left.joined = static_cast<int>(verdict->joined.size());
   if (left.joined > 0) {
     left.why_joined_gone = [held = regrouping_, verdict] {

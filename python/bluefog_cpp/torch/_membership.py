@@ -38,6 +38,11 @@ class Loss(NamedTuple):
     """The first one without it."""
     cause: str
     """A clause, the same on all ranks."""
+    time: float
+    """When the others wrote down that they go on, in seconds since 1970, by the clock of one."""
+    step: int
+    """The first step of wrapped optimizers without it; -1 where there are none, or ranks make as
+    many steps as they like."""
 
 
 class Entry(NamedTuple):
@@ -303,6 +308,10 @@ def _take_along(runtime: Runtime) -> None:
             optimizer.end_where_lost("not all of the others have it")
         else:
             _move(runtime, optimizer, newcomers, joins)
+    waiting = [each for number, each in optimizers.items() if number in common["optimizers"]
+               and each.windows_of is None and each.algorithm != "none"]
+    if waiting:
+        context.note_first_step(max(each.core.step_count for each in waiting))
     for number in sorted(common["samplers"]):
         samplers[number].deal_anew(newcomers)
     if context.rank == 0:
@@ -323,7 +332,7 @@ def _described(context: core.Context) -> str:
     epoch, ranks, lost, joined = context.membership
     newcomers = sum(since == epoch for _, since in joined)
     text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
-    without = ", ".join(f"rank {rank} ({cause})" for rank, since, cause in lost if since == epoch)
+    without = ", ".join(f"rank {each[0]} ({each[2]})" for each in lost if each[1] == epoch)
     if without or not newcomers:
         text += f" without {without or 'any other one'}"
     if newcomers:

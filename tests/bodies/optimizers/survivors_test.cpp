@@ -76,6 +76,15 @@ void expect_survival(const AlgorithmRow& row, Context& context) {
   optimizer.finish();
   EXPECT_EQ(optimizer.context().size(), size - 1);
   EXPECT_EQ(optimizer.step_count(), kSteps);
+  const Membership::Loss& loss = optimizer.context().membership().lost.front();
+  EXPECT_EQ(loss.rank, gone);
+  if (row.uses_windows || row.name == AlgorithmName::None.text()) {
+    EXPECT_EQ(loss.step, -1) << row.name;
+  } else {
+    // The step of the loss counts, and ranks may be some steps ahead of the lost one.
+    EXPECT_GT(loss.step, kLossStep) << row.name;
+    EXPECT_LT(loss.step, kSteps) << row.name;
+  }
   EXPECT_LT(squared_distance(optimizer.context(), point.x(), minimum), distance_then);
 }
 

@@ -97,6 +97,9 @@ def training(case: str) -> None:
     counts = bf.allgather(torch.tensor([float(run.optimizer._distributed.core.step_count)
                                         for run in runs]))
     assert (counts == STEPS).all(), counts
+    for loss in bf.membership().lost:
+        assert (loss.step >= 0) == (case not in ("windows", "hosts", "put")), loss
+        assert loss.step < STEPS and 0 < time.time() - loss.time < 600, loss
     if case in ("many", "windows", "hosts", "amid", "two"):
         assert len(shrunk) == bf.membership().epoch, shrunk
     if shrunk:
