@@ -201,6 +201,20 @@ class DistributedOptimizer {
   /// included; it then closes its context, and the others go on. Its next calls are StateErrors
   /// (`has_left`). Local. It does nothing where the ranks are to end with the first that is lost.
   void leave();
+  /// This rank's program cannot go on, as after an exception, or with a loss that is not finite:
+  /// it leaves as by `leave`. Until then it takes part in the others' steps, which find nothing
+  /// interrupted, without local steps of its own: its values stay in their averages, and its
+  /// gradients count as zeros. Where other calls of theirs need it, it is lost to them there.
+  ///
+  /// Parameters, or what the algorithm carries, that are not finite are kept from the others: the
+  /// rank then leaves at once, as one that is lost. An average of adapt-with-combine that waits may
+  /// have told them already: look at the loss before `step`.
+  ///
+  /// Ends after BLUEFOG_TIMEOUT (600 s where that is never). Throws nothing: what goes wrong is a
+  /// line in the log. Not for errors between ranks, after which it could only wait.
+  /// @param why a clause, which the others' membership tells of (`Membership::Loss::cause`).
+  /// @return whether it has left in good order; else end the program, by which it is lost.
+  bool give_up(std::string_view why) noexcept;
   /// Whether this rank has left.
   [[nodiscard]] bool has_left() const noexcept;
 
@@ -211,6 +225,9 @@ class DistributedOptimizer {
   [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   /// The part of `leave` for such callers that has rank 0 call a meeting.
   void ask_to_leave();
+  /// The part of `give_up` for such callers that tells the others, and from which on steps make no
+  /// local ones. @return whether all that others would get of this rank is finite.
+  [[nodiscard]] bool begin_to_give_up(std::string_view why);
   /// Whether the meeting that is due is to see a rank off.
   [[nodiscard]] bool is_departure() const;
   /// Collective over all ranks, before one of them leaves: parameters become their mean, where the

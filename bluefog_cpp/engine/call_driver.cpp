@@ -188,6 +188,12 @@ void CallDriver::complete(Operation& operation) {
 
 void CallDriver::fail(Operation& operation, std::exception_ptr error,
                       ControlMessage::Kind report) noexcept {
+  if (is_by_given_up(error)) {
+    where_memory_allows([this] { revoke_by_given_up(parts_.appointment.first_given_up()); });
+    if (CallState::of(operation).is_done()) {
+      return;
+    }
+  }
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
   std::string reason;

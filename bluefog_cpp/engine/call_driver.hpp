@@ -131,6 +131,10 @@ class CallDriver {
   void end_revoked_calls();
   /// Tells the progress hook which ranks have failed a call that is complete here.
   void report_to_hook(const Operation& operation);
+  /// Revokes all calls, as that rank has given up, if the loss of a rank is a reason.
+  void revoke_by_given_up(int rank);
+  /// Whether a call has ended with `error` because a rank has given up.
+  [[nodiscard]] bool is_by_given_up(const std::exception_ptr& error) const noexcept;
   void report_dead_peers_to_hook();
 
   Parts parts_;

@@ -3,9 +3,11 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bluefog_cpp/engine/call_driver.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 
@@ -23,7 +25,7 @@ void CallDriver::receive(int source, ControlMessage report) {
     parts_.revocation.hear({.lost = static_cast<int>(report.call), .text = std::move(report.text)});
     end_revoked_calls();
   } else if (report.kind == ControlMessage::Kind::Appointment) {
-    parts_.appointment.hear(report);
+    parts_.appointment.hear(source, std::move(report));
   } else if (Inquiries::is_about(report.kind)) {
     fail_contradicted(inquiries_.hear(source, std::move(report)));
   } else {
@@ -43,6 +45,10 @@ void CallDriver::receive_rejection(int source, const ControlMessage& report) {
   const CallKey key = CallKey::of(source, report.call);
   if (parts_.ledger.has_failed(key)) {
     return;  // both sides saw it
+  }
+  if (parts_.appointment.why_given_up(source) != nullptr) {
+    revoke_by_given_up(source);
+    return;
   }
   std::string text = fmt::format("rank {}, {}: rank {} did not accept this rank's message: {}",
                                  parts_.peers.rank(), call_text(report.call), source, report.text);
@@ -76,6 +82,31 @@ void CallDriver::end_revoked_calls() {
            parts_.revocation.error(fmt::format("{}, {}", call_text(call.index),
                                                queued.operation->envelope().describe())));
     }
+  }
+}
+
+void CallDriver::revoke_by_given_up(int rank) {
+  const std::string* const why = parts_.appointment.why_given_up(rank);
+  if (auto reason = parts_.revocation.by_the_gone(rank, why == nullptr ? std::string_view() : *why)) {
+    revoke(std::move(*reason));
+  }
+}
+
+// A rank that has given up makes the calls of steps alone: that others make another one is the end
+// of its part in the group, and no mistake of theirs.
+bool CallDriver::is_by_given_up(const std::exception_ptr& error) const noexcept {
+  const int rank = parts_.appointment.first_given_up();
+  if (rank < 0 || parts_.revocation.is_known()) {
+    return false;
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (const MismatchError&) {
+    return true;
+  } catch (const PeerFailure& failure) {
+    return failure.rank() == rank;
+  } catch (...) {
+    return false;
   }
 }
 

@@ -18,7 +18,11 @@ std::optional<std::string> Engine::cause_of_death(int peer) {
     return std::nullopt;
   }
   const Lock lock(mutex_);
-  return peers_.cause_of_death(peer);
+  auto cause = peers_.cause_of_death(peer);
+  const std::string* const why = appointment_.why_given_up(peer);
+  return cause && why != nullptr
+             ? std::optional(fmt::format("it has left, as its program could not go on: {}", *why))
+             : std::move(cause);
 }
 
 bool Engine::has_dead_peer() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -105,6 +106,17 @@ Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
 }
 
 int Trainer::run() {
+  try {
+    return train();
+  } catch (const Error&) {  // between ranks: they are not where they could wait for each other
+    throw;
+  } catch (const std::exception& error) {
+    (void)optimizer_->give_up(error.what());
+    throw;
+  }
+}
+
+int Trainer::train() {
   constexpr int kLeft = 128 + SIGTERM;
   if (is_elastic(*context_)) {
     leave_at_sigterm();

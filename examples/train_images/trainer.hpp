@@ -36,6 +36,7 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
 
   [[nodiscard]] RunDescription describe() const;
+  int train();
   void begin();
   void resume();
   /// Collective: a part of the run between steps. Where a rank is lost in it the others go on without

@@ -1,9 +1,12 @@
 #include "optimizers/distributed_optimizer.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <exception>
 #include <utility>
 
+#include "bluefog_cpp/base/where_memory_allows.hpp"
 #include "optimizers/wrapper/training.hpp"
 
 namespace bluefog::optimizers {
@@ -80,6 +83,20 @@ bool DistributedOptimizer::meeting_is_due(bool may_be_called) {
   return training_->meeting_is_due(may_be_called);
 }
 void DistributedOptimizer::leave() { training_->leave(); }
+bool DistributedOptimizer::begin_to_give_up(std::string_view why) {
+  return training_->begin_to_give_up(why);
+}
+bool DistributedOptimizer::give_up(std::string_view why) noexcept {
+  try {
+    return training_->give_up(why);
+  } catch (const std::exception& error) {
+    where_memory_allows([&] {
+      context().log().warning(fmt::format(
+          "this rank could not leave in good order, and is lost to the others: {}", error.what()));
+    });
+    return false;
+  }
+}
 bool DistributedOptimizer::has_left() const noexcept { return training_->has_left(); }
 void DistributedOptimizer::ask_to_leave() { training_->ask_to_leave(); }
 bool DistributedOptimizer::is_departure() const { return training_->is_departure(); }

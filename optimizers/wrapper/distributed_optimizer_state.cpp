@@ -50,7 +50,9 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   local_step_.emplace(optimizer, buckets, options.stepping, options.evaluation());
   step_bucket_ = [this](const Bucket& bucket) {
     note_stepped(bucket);
-    (*local_step_)(bucket);
+    if (!rests_) {
+      (*local_step_)(bucket);
+    }
     parameters_->take_back_stepped(bucket);
   };
   if (!options_.learning_rate) {

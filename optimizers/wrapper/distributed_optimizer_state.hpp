@@ -49,6 +49,8 @@ class DistributedOptimizer::State {
   void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
   void refuse_step(std::string_view reason);
   void pass_over(std::int64_t count);
+  /// From now on steps make no local ones: this rank takes part in the others' alone.
+  void rest() noexcept { rests_ = true; }
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 
   [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
@@ -136,6 +138,7 @@ class DistributedOptimizer::State {
   bool is_stepping_ = false;
   /// Buckets that the step under way has stepped, in its backward pass too.
   std::size_t stepped_buckets_ = 0;
+  bool rests_ = false;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
 };

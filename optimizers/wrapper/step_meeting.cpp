@@ -61,4 +61,9 @@ void StepMeeting::ask(Context& context) {
   engine.run_exclusively([&engine] { engine.appointment().wish(); });
 }
 
+void StepMeeting::give_up(Context& context, std::string_view why) {
+  Engine& engine = context.core().engine();
+  engine.run_exclusively([&engine, why] { engine.appointment().give_up(why); });
+}
+
 }  // namespace bluefog::optimizers

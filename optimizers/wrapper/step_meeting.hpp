@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "bluefog_cpp/context.hpp"
 #include "optimizers/wrapper/step_counts.hpp"
@@ -25,6 +26,8 @@ class StepMeeting {
   [[nodiscard]] static bool is_departure(Context& context);
   /// Has rank 0 name one, since this rank wants to leave.
   static void ask(Context& context);
+  /// Has all ranks know that this rank's program cannot go on (`Appointment::give_up`).
+  static void give_up(Context& context, std::string_view why);
 
  private:
   using Clock = std::chrono::steady_clock;

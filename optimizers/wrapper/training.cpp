@@ -17,7 +17,6 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "ops/barrier.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -202,26 +201,6 @@ void DistributedOptimizer::Training::end_step() {
   }
 }
 
-void DistributedOptimizer::Training::leave() {
-  leaves_ = true;
-  ask_to_leave();
-}
-
-void DistributedOptimizer::Training::share_before_departure() {
-  const AlgorithmRow& row = row_of(options_.algorithm);
-  if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
-    average_floating(*context_, parameters_, "leave");
-  }
-  ops::barrier(*context_);  // the end of the one that leaves may interrupt what others are still in
-}
-
-void DistributedOptimizer::Training::end(std::string why) {
-  counts_ = state().counts();
-  state_.reset();
-  end_ = std::move(why);
-  context_->close();
-}
-
 bool DistributedOptimizer::Training::meeting_is_due(bool may_be_called) {
   if (may_be_called) {
     meeting_.call_if_needed(*context_, counts(), state_ && !state_->averages_with_neighbors());
@@ -281,6 +260,9 @@ void DistributedOptimizer::Training::go_on(bool admits) {
         options_.when_shrunk(context_);
       }
       return;
+    if (!why_it_gives_up_.empty()) {
+      StepMeeting::give_up(*context_, why_it_gives_up_);
+    }
     } catch (const RankLostError&) {  // in the program's own calls
     }
   }
@@ -368,6 +350,9 @@ void DistributedOptimizer::Training::take_common_values(int furthest) {
   if (newcomers_.count > 0) {
     give_newcomers(newcomers_, *context_, parameters_, furthest, "shrink");
     give_newcomers(newcomers_, *context_, buffers_, furthest, "shrink");
+  if (!why_it_gives_up_.empty()) {
+    state->rest();
+  }
   }
   if (row.sums_gradients) {
     broadcast(*context_, parameters_, furthest, "shrink");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimizers/distributed_optimizer.hpp"
@@ -43,6 +44,8 @@ class DistributedOptimizer::Training {
   [[nodiscard]] bool is_departure() const { return StepMeeting::is_departure(*context_); }
   void share_before_departure();
   [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
+  [[nodiscard]] bool give_up(std::string_view why);
+  [[nodiscard]] bool begin_to_give_up(std::string_view why);
   int move_to(std::shared_ptr<Context> other);
 
  private:
@@ -67,6 +70,9 @@ class DistributedOptimizer::Training {
   /// For good. @param why a clause.
   void end(std::string why);
   /// Of the ranks of `other`.
+  /// The parts of `give_up`.
+  void step_until_it_has_left();
+  void leave_at_once();
   [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
   int make_state();
@@ -102,6 +108,8 @@ class DistributedOptimizer::Training {
   StepMeeting meeting_{};
   /// Why there is no state; empty while there is one.
   std::string end_;
+  /// Why its program cannot go on, where it does so for that; else empty.
+  std::string why_it_gives_up_{};
 };
 
 }  // namespace bluefog::optimizers

@@ -105,6 +105,13 @@ void bind_context(py::module_& module) {
             c.core().bootstrap().expect_late(rank, c.settings().timeout);
           },
           py::arg("rank"), "A copy of this context has waited for it already: see Bootstrap.")
+      .def(
+          "give_up",
+          [](Context& c, const std::string& why) {
+            Engine& engine = c.core().engine();
+            engine.run_exclusively([&] { engine.appointment().give_up(why); });
+          },
+          py::arg("why"), WithoutGil(), "Tells the others that this rank's program cannot go on.")
       .def_property_readonly("is_applicant", &Context::is_applicant,
                              "Whether this process waits to join.")
       .def_property_readonly("membership",

@@ -299,6 +299,14 @@ void bind_optimizers(py::module_& module) {
           "Collective over the ranks of `other`, which shrink or regroup has made. Returns the "
           "furthest of them.")
       .def("ask_to_leave", [](PythonOptimizer& o) { o.distributed->ask_to_leave(); })
+      .def(
+          "begin_to_give_up",
+          [](PythonOptimizer& o, const std::string& why) {
+            return o.distributed->begin_to_give_up(why);
+          },
+          py::arg("why"), WithoutGil(),
+          "Tells the others that this rank's program cannot go on; steps make no local ones from "
+          "here on. Returns whether its values are finite.")
       .def("is_departure", [](PythonOptimizer& o) { return o.distributed->is_departure(); })
       .def(
           "share_before_departure",

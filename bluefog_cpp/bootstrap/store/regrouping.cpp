@@ -252,11 +252,11 @@ std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals
       verdict.ranks.push_back(rank);
     } else if (own != nullptr || said != nullptr) {
       verdict.lost.push_back(own != nullptr ? *own : *said);
-    } else {
-      late.push_back(rank);
       if (verdict.lost.back().cause.starts_with(kSilence)) {
         late.push_back(rank);
       }
+    } else {
+      late.push_back(rank);
       verdict.lost.push_back(
           {.rank = rank, .cause = "that rank has not come to the others in time"});
     }

@@ -158,6 +158,7 @@ from bluefog_cpp.torch._windows import (
     win_update_then_collect,
     win_wait,
 )
+from bluefog_cpp.torch._wrapped.giving_up import give_up
 from bluefog_cpp.torch._wrapped.makers import (
     DistributedAdaptThenCombineOptimizer,
     DistributedAdaptWithCombineOptimizer,
@@ -187,8 +188,8 @@ __all__ = [
     "allreduce_nonblocking_", "allreduce_parameters", "barrier", "broadcast", "broadcast_",
     "broadcast_nonblocking", "broadcast_nonblocking_", "broadcast_optimizer_state",
     "broadcast_parameters", "check_build", "check_extension", "decentralize", "enter",
-    "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version", "has_left",
-    "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
+    "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version", "give_up",
+    "has_left", "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",
     "is_machine_topo_weighted", "is_topo_weighted", "leave", "load_machine_topology",
     "load_topology", "local_rank", "local_size", "machine_rank", "machine_size", "membership",

@@ -63,6 +63,8 @@ class DistributedStep:
         self._closure: Callable | None = None
         self._loss = None
         self._skips_local_step = False
+        self.skips_steps = False
+        """Whether several backward passes come before one step."""
         self._passed_over = 0
         """How many of the next steps do nothing here, as the other ranks have made them."""
         self._steps_in_backward = options.get("step_in_backward", False)
@@ -250,6 +252,7 @@ class DistributedStep:
     def count_passes(self, passes: int) -> None:
         """A backward pass has begun; the k-th one before a step makes that step communicate."""
         if passes == self.period and self.core.step_count % self.period == 0:
+            self.skips_steps = self.period > 1
             self.core.skip_steps(self.period - 1)
 
     def drain(self) -> None:

@@ -17,6 +17,7 @@ from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._start import launch
+from bluefog_cpp.torch._wrapped import giving_up
 
 
 def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
@@ -61,6 +62,7 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
                 f"found {', '.join(sorted(runtime.windows))}; free them first")
         runtime.topology.maker = None if topology_fn is None else (topology_fn, is_weighted)
         runtime.machine_topology = None
+        giving_up.watch()
     except BaseException:
         if is_new:
             shutdown()

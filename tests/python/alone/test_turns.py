@@ -1,5 +1,7 @@
 """The optimizer that makes the last step of a turn of a program's loop."""
 
+import itertools
+
 import pytest
 
 from bluefog_cpp.torch._wrapped.turns import LONGEST, Turns
@@ -31,3 +33,24 @@ def test_one_that_is_no_longer_used_does_not_count():
     for _ in range(3):
         ends(turns, "\x02\x01")
     assert ends(turns, "\x02\x01") == "\x01"
+
+
+def to_come(*numbers):
+    turns = Turns()
+    for number in numbers:
+        turns.note(number)
+    order = turns.to_come()
+    return None if order is None else list(itertools.islice(order, 5))
+
+
+def test_the_steps_to_come_go_on_as_the_turn_before():
+    assert to_come(0, 1, 0, 1, 0) == [1, 0, 1, 0, 1]
+    assert to_come(0, 1, 0, 1, 0, 1) == [0, 1, 0, 1, 0]
+    assert to_come(0, 0, 1, 0, 0) == [1, 0, 0, 1, 0]
+    assert to_come(2, 2) == [2, 2, 2, 2, 2]
+
+
+def test_they_are_not_known_before_a_turn_has_ended_or_in_one_that_is_another():
+    assert to_come() is None
+    assert to_come(0, 1) is None
+    assert to_come(0, 1, 2, 0, 2) is None

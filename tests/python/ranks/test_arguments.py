@@ -97,6 +97,7 @@ TABLE = {
     "set_skip_negotiate_stage": names(value=SWITCH),
     "survive": names(function=(None, 3, "mean")),
     "on_shrink": names(callback=(None, 3, "mean")),
+    "give_up": names(reason=TEXT),
     "ElasticSampler": names(dataset=(None, 3, []), shuffle=SWITCH,
                             seed=(-1, 1.5, "1", True, None, HUGE)),
     "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True],

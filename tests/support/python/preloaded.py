@@ -27,7 +27,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 ADDRESS = "PRELOADED_ADDRESS"
 NOTE = "BFRUN_EXIT_NOTE"
@@ -226,7 +225,7 @@ def run_to_end(script) -> None:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         code = 1
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -55,10 +55,15 @@ def check_name(optimizer: Any, name: str) -> None:
             f"({', '.join(known) or 'there is none'}), found '{name}'")
 
 
+def ranks_named(optimizer: Any) -> list[str]:
+    """The attributes that are set and name ranks."""
+    return [name for name in ("self_weight", "src_weights", "dst_weights", "src_machine_weights",
+                              "dst_machine_weights") if getattr(optimizer, name, None) is not None]
+
+
 def forget_ranks(optimizer: Any) -> list[str]:
     """Resets what names ranks that were. Returns the names of what was set."""
-    named = [name for name in ("self_weight", "src_weights", "dst_weights", "src_machine_weights",
-                               "dst_machine_weights") if getattr(optimizer, name, None) is not None]
+    named = ranks_named(optimizer)
     for name in named:
         setattr(optimizer, name, None)
     return named

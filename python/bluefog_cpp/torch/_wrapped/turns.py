@@ -1,5 +1,8 @@
 """The turns of a program's loop, in which several optimizers may step."""
 
+import itertools
+from collections.abc import Iterator
+
 LONGEST = 64
 """The most steps of a turn."""
 
@@ -35,3 +38,11 @@ class Turns:
         if is_alone and len(self._turn) == LONGEST:
             return True
         return self._are_alike and self._turn == self._before
+
+    def to_come(self) -> Iterator[int] | None:
+        """The optimizers of the steps to come, in their order; None where it is not known."""
+        turn, before = self._turn, self._before
+        if before and before[:len(turn)] == turn:
+            return itertools.chain(before[len(turn):], itertools.cycle(before))
+        is_alone = not before and len(set(turn)) == 1
+        return itertools.cycle(turn[:1]) if is_alone else None
