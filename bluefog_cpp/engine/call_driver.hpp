@@ -23,6 +23,7 @@
 #include "bluefog_cpp/engine/records/inquiries.hpp"
 #include "bluefog_cpp/engine/records/revocation.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
+#include "bluefog_cpp/engine/records/statements.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
@@ -41,6 +42,7 @@ class CallDriver {
     CallLedger& ledger;
     Revocation& revocation;
     Appointment& appointment;
+    Statements& statements;
     const CallRecords& records;
     const StallReport& stalls;
     HopelessCalls& hopeless;
@@ -129,12 +131,12 @@ class CallDriver {
     }
   }
   void end_revoked_calls();
-  /// Tells the progress hook which ranks have failed a call that is complete here.
-  void report_to_hook(const Operation& operation);
   /// Revokes all calls, as that rank has given up, if the loss of a rank is a reason.
   void revoke_by_given_up(int rank);
   /// Whether a call has ended with `error` because a rank has given up.
   [[nodiscard]] bool is_by_given_up(const std::exception_ptr& error) const noexcept;
+  /// Tells the progress hook which ranks have failed a call that is complete here.
+  void report_to_hook(const Operation& operation);
   void report_dead_peers_to_hook();
 
   Parts parts_;

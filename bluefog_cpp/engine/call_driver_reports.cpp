@@ -26,6 +26,8 @@ void CallDriver::receive(int source, ControlMessage report) {
     end_revoked_calls();
   } else if (report.kind == ControlMessage::Kind::Appointment) {
     parts_.appointment.hear(source, std::move(report));
+  } else if (report.kind == ControlMessage::Kind::Statement) {
+    parts_.statements.hear(source, std::move(report));
   } else if (Inquiries::is_about(report.kind)) {
     fail_contradicted(inquiries_.hear(source, std::move(report)));
   } else {

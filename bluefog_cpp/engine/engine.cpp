@@ -38,6 +38,7 @@ Engine::Engine(EngineParts parts)
                .ledger = ledger_,
                .revocation = revocation_,
                .appointment = appointment_,
+               .statements = statements_,
                .records = records_,
                .stalls = stalls_,
                .hopeless = hopeless_,

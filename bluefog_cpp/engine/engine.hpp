@@ -149,6 +149,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void revoke(std::string_view why);
 
   [[nodiscard]] Appointment& appointment() noexcept { return appointment_; }
+  /// Under the mutex (`run_exclusively`).
+  [[nodiscard]] Statements& statements() noexcept { return statements_; }
   /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
   /// not; else empty, as while another thread drives this engine.
   [[nodiscard]] std::string call_ahead(int peer);
@@ -217,6 +219,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   CallLedger ledger_;
   Revocation revocation_;
   Appointment appointment_{peers_};
+  Statements statements_{peers_};
   CallRecords records_;
   StallReport stalls_;
   HopelessCalls hopeless_;

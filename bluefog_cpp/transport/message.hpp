@@ -202,6 +202,8 @@ struct ControlMessage {
     Inquiry = 6,
     /// The receiver's inquiry found that the sender makes, or made, that call as another one.
     Contradiction = 7,
+    /// The sender says something of its step of number `call` (`Statements`).
+    Statement = 8,
   };
 
   Kind kind = Kind::Refusal;

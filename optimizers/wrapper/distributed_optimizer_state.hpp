@@ -53,6 +53,8 @@ class DistributedOptimizer::State {
   void rest() noexcept { rests_ = true; }
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 
+  /// That of the first group of parameters.
+  [[nodiscard]] double learning_rate() const { return options_.learning_rate(); }
   [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
   [[nodiscard]] bool averages_with_neighbors() const noexcept {
     return algorithm_->averages_with_neighbors();
@@ -136,9 +138,9 @@ class DistributedOptimizer::State {
   /// Steps to come that do nothing and count already.
   std::int64_t passed_over_ = 0;
   bool is_stepping_ = false;
+  bool rests_ = false;
   /// Buckets that the step under way has stepped, in its backward pass too.
   std::size_t stepped_buckets_ = 0;
-  bool rests_ = false;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
 };

@@ -168,8 +168,15 @@ void DistributedOptimizer::Training::step() {
   survive([this] {
     begin_step();
     state().step();
+    note_rate();
   });
   end_step();
+}
+
+void DistributedOptimizer::Training::note_rate() {
+  if (rates_.is_on()) {
+    rates_.note_step(*context_, counts().steps(), state().learning_rate());
+  }
 }
 
 at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
@@ -177,6 +184,7 @@ at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
   survive([&] {
     begin_step();
     loss = closure ? state().step([&] { return loss = closure(); }) : state().step(closure);
+    note_rate();
   });
   end_step();
   return loss;
@@ -252,6 +260,9 @@ void DistributedOptimizer::Training::go_on(bool admits) {
     if (context_->rank() == 0) {
       context_->log().warning(fmt::format("shrink: {}", description_of(context_->membership())));
     }
+    if (!why_it_gives_up_.empty()) {
+      StepMeeting::give_up(*context_, why_it_gives_up_);
+    }
     if (leaves_) {
       ask_to_leave();  // the one who was asked may be gone
     }
@@ -260,9 +271,6 @@ void DistributedOptimizer::Training::go_on(bool admits) {
         options_.when_shrunk(context_);
       }
       return;
-    if (!why_it_gives_up_.empty()) {
-      StepMeeting::give_up(*context_, why_it_gives_up_);
-    }
     } catch (const RankLostError&) {  // in the program's own calls
     }
   }
@@ -311,9 +319,6 @@ std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Conte
   }
   if (!former_->schedule) {
     return std::nullopt;
-  if (!waits_for_nobody()) {
-    context_->core().note_first_step(counts.steps);
-  }
   }
   const std::vector<int> lost = others(left, static_cast<int>(former_->ranks.size()));
   return former_->schedule->without(lost).among(left);
@@ -324,6 +329,9 @@ int DistributedOptimizer::Training::make_state() {
       *context_,
       is_new_ ? std::nullopt : std::optional(OwnCounts{counts_.steps(), counts_.rounds()}));
   newcomers_ = {.count = counts.newcomers, .is_one = is_new_};
+  if (!waits_for_nobody()) {
+    context_->core().note_first_step(counts.steps);
+  }
   if (newcomers_.count > 0) {  // what follows changes something
     (void)agree_on_model(*context_, optimizer_, parameters_, options_);
   }
@@ -338,7 +346,13 @@ int DistributedOptimizer::Training::make_state() {
   if (averaging_) {
     state->set_averaging(*averaging_);
   }
+  if (newcomers_.count > 0 && !waits_for_nobody()) {
+    rates_.begin(counts.steps, newcomers_.is_one);
+  }
   state->pass_over(passed_over_ + counts.behind);
+  if (!why_it_gives_up_.empty()) {
+    state->rest();
+  }
   state_ = std::move(state);
   end_.clear();
   is_new_ = false;
@@ -350,9 +364,6 @@ void DistributedOptimizer::Training::take_common_values(int furthest) {
   if (newcomers_.count > 0) {
     give_newcomers(newcomers_, *context_, parameters_, furthest, "shrink");
     give_newcomers(newcomers_, *context_, buffers_, furthest, "shrink");
-  if (!why_it_gives_up_.empty()) {
-    state->rest();
-  }
   }
   if (row.sums_gradients) {
     broadcast(*context_, parameters_, furthest, "shrink");

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "optimizers/checks/rate_watch.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/wrapper/distributed_optimizer_state.hpp"
 #include "optimizers/wrapper/newcomers.hpp"
@@ -43,9 +44,9 @@ class DistributedOptimizer::Training {
   void ask_to_leave() const { StepMeeting::ask(*context_); }
   [[nodiscard]] bool is_departure() const { return StepMeeting::is_departure(*context_); }
   void share_before_departure();
-  [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   [[nodiscard]] bool give_up(std::string_view why);
   [[nodiscard]] bool begin_to_give_up(std::string_view why);
+  [[nodiscard]] bool meeting_is_due(bool may_be_called = true);
   int move_to(std::shared_ptr<Context> other);
 
  private:
@@ -65,14 +66,16 @@ class DistributedOptimizer::Training {
   /// Collective over the ranks that live: goes on with them, and with processes that wait, if it
   /// `admits` them.
   void go_on(bool admits);
+  /// A step has been made.
+  void note_rate();
   /// The end of a step: ranks meet there where one wants to join.
   void end_step();
-  /// For good. @param why a clause.
-  void end(std::string why);
-  /// Of the ranks of `other`.
   /// The parts of `give_up`.
   void step_until_it_has_left();
   void leave_at_once();
+  /// For good. @param why a clause.
+  void end(std::string why);
+  /// Of the ranks of `other`.
   [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
   int make_state();
@@ -105,11 +108,12 @@ class DistributedOptimizer::Training {
   std::optional<Former> former_{};
   /// Whether this rank leaves at the next meeting.
   bool leaves_ = false;
-  StepMeeting meeting_{};
-  /// Why there is no state; empty while there is one.
-  std::string end_;
   /// Why its program cannot go on, where it does so for that; else empty.
   std::string why_it_gives_up_{};
+  StepMeeting meeting_{};
+  RateWatch rates_{};
+  /// Why there is no state; empty while there is one.
+  std::string end_;
 };
 
 }  // namespace bluefog::optimizers

@@ -128,6 +128,10 @@ void bind_context(py::module_& module) {
                                }
                                return py::make_tuple(members.epoch, members.ranks, lost, joined);
                              })
+      .def(
+          "note_first_step",
+          [](const Context& c, std::int64_t step) { c.core().note_first_step(step); },
+          py::arg("step"), "The first step of optimizers without the ranks that were lost last.")
       .def_property_readonly(
           "shrinks_on_failure",
           [](const Context& c) { return c.settings().on_failure == OnFailure::Shrink; })
@@ -135,10 +139,6 @@ void bind_context(py::module_& module) {
           "check_revoked",
           [](const Context& c, const std::string& where) {
             c.core().engine().check_revoked(where);
-      .def(
-          "note_first_step",
-          [](const Context& c, std::int64_t step) { c.core().note_first_step(step); },
-          py::arg("step"), "The first step of optimizers without the ranks that were lost last.")
           },
           py::arg("where"), WithoutGil(),
           "For who waits for nobody: raises RankLostError where all calls have been revoked.")

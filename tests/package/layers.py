@@ -199,6 +199,7 @@ DOORS = {
     "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/model_check.hpp": ("optimizers/wrapper/",),
     "optimizers/checks/model_statement.hpp": ("optimizers/wrapper/",),
+    "optimizers/checks/rate_watch.hpp": ("optimizers/wrapper/",),
     "optimizers/checks/momentum_growth.hpp": ("optimizers/algorithms/",),
     "pipeline/runtime/activation_cache.hpp": ("python/",),
     "topology/analysis/least_eigenvalue.hpp": ("optimizers/",),

@@ -159,6 +159,7 @@ from bluefog_cpp.torch._windows import (
     win_wait,
 )
 from bluefog_cpp.torch._wrapped.giving_up import give_up
+from bluefog_cpp.torch._wrapped.handing_over import hand_to_newcomers
 from bluefog_cpp.torch._wrapped.makers import (
     DistributedAdaptThenCombineOptimizer,
     DistributedAdaptWithCombineOptimizer,
@@ -189,13 +190,14 @@ __all__ = [
     "broadcast_nonblocking", "broadcast_nonblocking_", "broadcast_optimizer_state",
     "broadcast_parameters", "check_build", "check_extension", "decentralize", "enter",
     "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version", "give_up",
-    "has_left", "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
-    "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",
-    "is_machine_topo_weighted", "is_topo_weighted", "leave", "load_machine_topology",
-    "load_topology", "local_rank", "local_size", "machine_rank", "machine_size", "membership",
-    "mpi_threads_supported", "nccl_built", "neighbor_allgather", "neighbor_allgather_nonblocking",
-    "neighbor_allreduce", "neighbor_allreduce_", "neighbor_allreduce_multi_",
-    "neighbor_allreduce_nonblocking", "neighbor_allreduce_nonblocking_", "neighbor_win_accumulate",
+    "hand_to_newcomers", "has_left", "hierarchical_neighbor_allreduce",
+    "hierarchical_neighbor_allreduce_nonblocking", "in_neighbor_machine_ranks", "in_neighbor_ranks",
+    "init", "is_homogeneous", "is_initialized", "is_machine_topo_weighted", "is_topo_weighted",
+    "leave", "load_machine_topology", "load_topology", "local_rank", "local_size", "machine_rank",
+    "machine_size", "membership", "mpi_threads_supported", "nccl_built", "neighbor_allgather",
+    "neighbor_allgather_nonblocking", "neighbor_allreduce", "neighbor_allreduce_",
+    "neighbor_allreduce_multi_", "neighbor_allreduce_nonblocking",
+    "neighbor_allreduce_nonblocking_", "neighbor_win_accumulate",
     "neighbor_win_accumulate_nonblocking", "neighbor_win_get", "neighbor_win_get_nonblocking",
     "neighbor_win_put", "neighbor_win_put_nonblocking", "on_shrink", "out_neighbor_machine_ranks",
     "out_neighbor_ranks", "pair_gossip", "pair_gossip_nonblocking", "poll", "rank",

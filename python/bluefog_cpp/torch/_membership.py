@@ -15,7 +15,6 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import (
     Error,
-    MismatchError,
     PeerFailure,
     RankLostError,
     StateError,
@@ -23,6 +22,8 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch._parameters import take_over_state
 from bluefog_cpp.torch._runtime import Runtime, current, has_been_left, leave_now, stop
+from bluefog_cpp.torch._wrapped.handing_over import hand_over
+from bluefog_cpp.torch._wrapped.meeting import check_alike, described_group
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
 
@@ -286,6 +287,7 @@ def _take_along(runtime: Runtime) -> None:
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
         "samplers": list(samplers), "is_new": joins, "result_of": runtime.result_of,
+        "hands_over": runtime.handed.is_due, "handed": runtime.handed.names(),
         "machines": (runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]
     newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
@@ -299,7 +301,7 @@ def _take_along(runtime: Runtime) -> None:
     common = {what: set.intersection(*(set(each[what]) for each in old))
               for what in ("optimizers", "samplers")}
     for place, state in enumerate(states[len(old):], len(old)):
-        _check_alike(runtime, place, state, common)
+        check_alike(runtime, place, state, common, states[0]["handed"])
     if joins:  # it has made them in the same order, and may have others of the same number
         runtime.survived_calls = runtime.furthest_survived_call
         common = {"optimizers": set(optimizers), "samplers": set(samplers)}
@@ -310,35 +312,16 @@ def _take_along(runtime: Runtime) -> None:
             _move(runtime, optimizer, newcomers, joins)
     waiting = [each for number, each in optimizers.items() if number in common["optimizers"]
                and each.windows_of is None and each.algorithm != "none"]
+    is_due = newcomers > 0 or any(each["hands_over"] for each in states)
+    runtime.handed.note_meeting(is_due and bool(waiting), newcomers, joins)
+    if newcomers:
+        hand_over(runtime, [optimizers[number] for number in sorted(common["optimizers"])])
     if waiting:
         context.note_first_step(max(each.core.step_count for each in waiting))
     for number in sorted(common["samplers"]):
         samplers[number].deal_anew(newcomers)
     if context.rank == 0:
-        context.log_warning(f"shrink: {_described(context)}")
-
-
-def _check_alike(runtime: Runtime, place: int, state: dict[str, list[int]],
-                 common: dict[str, set[int]]) -> None:
-    for what, expected in common.items():
-        if len(state[what]) != len(expected):
-            raise MismatchError(
-                f"rank {runtime.rank}, enter: expected as many {what} on a process that joins as "
-                f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
-
-
-def _described(context: core.Context) -> str:
-    """"3 ranks go on without rank 1 (…)"."""
-    epoch, ranks, lost, joined = context.membership
-    newcomers = sum(since == epoch for _, since in joined)
-    text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
-    without = ", ".join(f"rank {each[0]} ({each[2]})" for each in lost if each[1] == epoch)
-    if without or not newcomers:
-        text += f" without {without or 'any other one'}"
-    if newcomers:
-        numbers = ", ".join(map(str, ranks[-newcomers:]))
-        text += f", {newcomers} of them new: rank{'s' if newcomers > 1 else ''} {numbers}"
-    return text
+        context.log_warning(f"shrink: {described_group(context)}")
 
 
 def _move(runtime: Runtime, optimizer: Any, newcomers: int, joins: bool) -> None:

@@ -28,6 +28,7 @@ from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._wrapped import steering
 from bluefog_cpp.torch._wrapped.carried_state import CARRIED, of_use
 from bluefog_cpp.torch._wrapped.distributed_checkpoint import taken_from, with_carried
+from bluefog_cpp.torch._wrapped.handing_over import hand_over_again
 from bluefog_cpp.torch._wrapped.late_rank import LateRank
 from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
@@ -91,6 +92,8 @@ class WrappedOptimizer:
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
+        while current().handed.is_due:  # once more where a rank is lost in it
+            survived_step(hand_over_again)
         loss = survived_step(lambda: self._distributed.step(closure, self._before_round),
                              self._distributed.windows_of)
         meet_if_due(self._distributed)
@@ -137,6 +140,8 @@ class WrappedOptimizer:
         data to be wrong. The step counts, so that ranks go on with the same round of a schedule;
         those that wait for this one in it raise PeerFailure with the reason."""
         reason = checked(f"{type(self).__name__}.refuse_step", "reason", _arguments.text, reason)
+        while current().handed.is_due:  # the others' step begins with it
+            survived_step(hand_over_again)
         self._distributed.refuse_step(f"{self._label}, refuse_step: {reason}")
 
     def finish(self) -> None:

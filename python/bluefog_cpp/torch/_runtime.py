@@ -25,6 +25,7 @@ from bluefog_cpp.errors import (
 from bluefog_cpp.torch._calls import Calls, Place
 from bluefog_cpp.torch._start import child, launch
 from bluefog_cpp.torch._wrapped.former_group import FormerGroup
+from bluefog_cpp.torch._wrapped.handed_state import HandedState
 from bluefog_cpp.torch._wrapped.turns import Turns
 
 T = TypeVar("T")
@@ -56,8 +57,7 @@ class Topology:
         self.is_default = False
         """Whether nobody has asked for it."""
         self.maker: tuple[Callable[[int], nx.DiGraph], bool] | None = None
-        """What makes it for another number of ranks, and whether weights count: arguments of
-        `init`."""
+        """What makes it for another number of ranks, and whether weights count (`init`)."""
         self.comparison = comparison
 
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
@@ -95,8 +95,7 @@ class Runtime:
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
         self.activities: dict[str, int] = {}
-        """The number of the user's activities that run in a row of the timeline, by the
-        tensor's name."""
+        """How many of the user's activities run in a row of the timeline, by the tensor's name."""
         self.has_associated_p = False
         self.skips_negotiation = False
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -117,6 +116,7 @@ class Runtime:
         self.newcomers = 0
         """How many ranks of the last meeting were so."""
         self.turns = Turns()
+        self.handed = HandedState()
         self.leaves = False
         """Whether this rank leaves the others at their next meeting."""
         self.has_asked_to_leave = False

@@ -98,6 +98,7 @@ TABLE = {
     "survive": names(function=(None, 3, "mean")),
     "on_shrink": names(callback=(None, 3, "mean")),
     "give_up": names(reason=TEXT),
+    "hand_to_newcomers": names(stateful=(None, 3, {}, torch.optim.SGD)),
     "ElasticSampler": names(dataset=(None, 3, []), shuffle=SWITCH,
                             seed=(-1, 1.5, "1", True, None, HUGE)),
     "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True],

@@ -1,0 +1,36 @@
+"""What ranks that meet look at, and say of it."""
+
+from typing import Any
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import MismatchError
+from bluefog_cpp.torch._runtime import Runtime
+
+
+def check_alike(runtime: Runtime, place: int, state: dict[str, Any], common: dict[str, set[int]],
+                handed: list[str]) -> None:
+    """Raises MismatchError where a process that joins has not made what the others have."""
+    for what, expected in common.items():
+        if len(state[what]) != len(expected):
+            raise MismatchError(
+                f"rank {runtime.rank}, enter: expected as many {what} on a process that joins as "
+                f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
+    if state["handed"] != handed:
+        raise MismatchError(
+            f"rank {runtime.rank}, enter: expected hand_to_newcomers() to name the same classes on "
+            f"a process that joins as on the others, {', '.join(handed) or 'none'}, found "
+            f"{', '.join(state['handed']) or 'none'} on rank {place}")
+
+
+def described_group(context: core.Context) -> str:
+    """"3 ranks go on without rank 1 (…)"."""
+    epoch, ranks, lost, joined = context.membership
+    newcomers = sum(since == epoch for _, since in joined)
+    text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
+    without = ", ".join(f"rank {each[0]} ({each[2]})" for each in lost if each[1] == epoch)
+    if without or not newcomers:
+        text += f" without {without or 'any other one'}"
+    if newcomers:
+        numbers = ", ".join(map(str, ranks[-newcomers:]))
+        text += f", {newcomers} of them new: rank{'s' if newcomers > 1 else ''} {numbers}"
+    return text
