@@ -68,7 +68,6 @@ bool DistributedOptimizer::Training::give_up(std::string_view why) {
       fmt::format("this rank's program cannot go on: {}; the others go on without it", why));
   try {
     if (begin_to_give_up(why)) {
-      optimizer_.zero_grad(/*set_to_none=*/true);
       leave();
       step_until_it_has_left();
     } else {
@@ -97,6 +96,7 @@ void DistributedOptimizer::Training::step_until_it_has_left() {
     if (waits_for_nobody()) {
       std::this_thread::sleep_for(kBetweenStepsOfItsOwn);
     }
+    optimizer_.zero_grad(/*set_to_none=*/true);  // the mean of the step before is no gradient
     begin_step();
     state().step();
     end_step();

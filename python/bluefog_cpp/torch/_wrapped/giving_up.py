@@ -126,14 +126,14 @@ def _why_not_without_program(optimizer: Any) -> str:
 
 def _begin(optimizer: Any, reason: str) -> bool:
     """From here on steps make no local ones. Returns whether all values are finite."""
-    for group in optimizer.wrapped.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
     optimizer._needs_closure = False
     return bool(optimizer.core.begin_to_give_up(reason))
 
 
 def _step(optimizer: Any) -> None:
+    for group in optimizer.wrapped.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None  # the mean of the step before is no gradient
     if optimizer.windows_of is not None or optimizer.averages_over_nobody:
         time.sleep(BETWEEN_STEPS_S)
     if optimizer.skips_steps and optimizer.core.step_count % optimizer.period == 0:

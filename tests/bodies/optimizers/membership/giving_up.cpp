@@ -78,7 +78,6 @@ TEST(GivingUp, TheMeanHasTheValuesOfTheRankThatGoes) {
   expect_whole_mean(AlgorithmName::AdaptWithCombine, 2, 1);
   expect_whole_mean(AlgorithmName::GradientTracking, 1, 1);
   expect_whole_mean(AlgorithmName::ExactDiffusion, 1, 1);
-  expect_whole_mean(AlgorithmName::WinPut, 1, 1);
   expect_whole_mean(AlgorithmName::LocalSgd, 1, 20);
 }
 
@@ -92,8 +91,9 @@ TEST(GivingUp, GradientsOfTheRankCountAsZeros) {
     DistributedOptimizerOptions options;
     options.algorithm = AlgorithmName::GradientAllreduce;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
-    point.x().mutable_grad() =
-        at::full_like(point.x(), std::numeric_limits<double>::quiet_NaN());
+    for (const at::Tensor& part : point.parameters()) {
+      part.mutable_grad() = at::full_like(part, std::numeric_limits<double>::quiet_NaN());
+    }
     if (goes) {
       EXPECT_TRUE(optimizer.give_up(kReason));
       return;
@@ -118,7 +118,7 @@ TEST(GivingUp, ValuesThatAreNotFiniteAreKeptFromTheOthers) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     if (context.rank() == 1) {
       const torch::NoGradGuard no_grad;
-      point.x().fill_(std::numeric_limits<double>::infinity());
+      point.first.fill_(std::numeric_limits<double>::infinity());
       EXPECT_FALSE(optimizer.give_up(kReason));
       EXPECT_FALSE(optimizer.has_left());
       EXPECT_THROW(optimizer.step(), StateError);
