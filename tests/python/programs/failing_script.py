@@ -99,7 +99,7 @@ def rank_of(case: str) -> None:
                 mean = bf.survive(lambda: bf.allreduce(torch.ones(1)))
                 assert mean == 1.0, mean
             if case == "destinations":
-                run.optimizer.dst_weights = {(bf.rank() + 1) % bf.size(): 0.5}
+                run.optimizer.dst_weights = {(bf.rank() + 1) % bf.size(): 1.0}
                 run.optimizer.src_weights = {(bf.rank() - 1) % bf.size(): 0.5}
                 run.optimizer.self_weight = 0.5
             run.step()
