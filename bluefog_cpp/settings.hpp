@@ -65,13 +65,13 @@ struct Settings {
   std::string_view timeout_name = "BLUEFOG_TIMEOUT";             ///< what sets it, for messages
   /// A longer wait is logged; zero: never.
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);
-  OnFailure on_failure = OnFailure::Raise;         ///< when a rank is lost; equal on all ranks
-  bool joins = false;                              ///< asks ranks that run to be taken in
-  std::chrono::nanoseconds heartbeat{0};  ///< longest silence of a process; zero: any; equal
-  LogLevel log_level = LogLevel::Warning;          ///< lower ones are not shown
-  bool log_hide_time = false;                      ///< leaves the time out of log lines
-  std::string timeline;                            ///< file name prefix; empty: no timeline
-  std::string flight_recorder;                     ///< file name prefix; empty: no flight record
+  OnFailure on_failure = OnFailure::Raise;  ///< when a rank is lost; equal on all ranks
+  bool joins = false;                       ///< asks ranks that run to be taken in
+  std::chrono::nanoseconds heartbeat{0};    ///< longest silence of a process; zero: any; equal
+  LogLevel log_level = LogLevel::Warning;   ///< lower ones are not shown
+  bool log_hide_time = false;               ///< leaves the time out of log lines
+  std::string timeline;                     ///< file name prefix; empty: no timeline
+  std::string flight_recorder;              ///< file name prefix; empty: no flight record
   std::int64_t fusion_threshold_bytes = 25 << 20;  ///< most of a bucket; zero: one per parameter
   int expect_size = 0;        ///< number of ranks that the start must find; zero: any
   std::string host_id;        ///< ranks of other names share no memory; empty: found out

@@ -188,11 +188,9 @@ void CallDriver::complete(Operation& operation) {
 
 void CallDriver::fail(Operation& operation, std::exception_ptr error,
                       ControlMessage::Kind report) noexcept {
-  if (is_by_given_up(error)) {
-    where_memory_allows([this] { revoke_by_given_up(parts_.appointment.first_given_up()); });
-    if (CallState::of(operation).is_done()) {
-      return;
-    }
+  where_memory_allows([&] { revoke(parts_.step_news.given_up.reason_of(error)); });
+  if (CallState::of(operation).is_done()) {
+    return;
   }
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
@@ -292,8 +290,7 @@ void CallDriver::fail_calls_on_dead_peers() {
   }
   for (const QueuedCall& queued : parts_.queue) {
     if (const auto death = find_death(queued)) {
-      if (auto reason = parts_.revocation.by_the_gone(death->rank, death->cause)) {
-        revoke(std::move(*reason));
+      if (revoke(parts_.revocation.by_the_gone(death->rank, death->cause))) {
         return;
       }
       Operation& operation = *queued.operation;

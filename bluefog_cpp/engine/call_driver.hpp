@@ -17,13 +17,12 @@
 #include "bluefog_cpp/engine/progress/progress_thread.hpp"
 #include "bluefog_cpp/engine/progress/sleepers.hpp"
 #include "bluefog_cpp/engine/progress_hook.hpp"
-#include "bluefog_cpp/engine/records/appointment.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/inquiries.hpp"
 #include "bluefog_cpp/engine/records/revocation.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
-#include "bluefog_cpp/engine/records/statements.hpp"
+#include "bluefog_cpp/engine/records/step_news.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
@@ -41,8 +40,7 @@ class CallDriver {
     CallQueue& queue;
     CallLedger& ledger;
     Revocation& revocation;
-    Appointment& appointment;
-    Statements& statements;
+    StepNews& step_news;
     const CallRecords& records;
     const StallReport& stalls;
     HopelessCalls& hopeless;
@@ -71,8 +69,9 @@ class CallDriver {
   /// @param report the kind of the report to the peers.
   void fail(Operation& operation, std::exception_ptr error,
             ControlMessage::Kind report = ControlMessage::Kind::Refusal) noexcept;
-  /// Ends all calls, for good, and reports it to the peers where none has.
-  void revoke(Revocation::Reason reason);
+  /// Ends all calls, for good, where there is a reason, and reports it where no peer has.
+  /// @return whether there is one.
+  bool revoke(std::optional<Revocation::Reason> reason);
   /// Revokes all calls where the process of a rank has ended, and that is a reason. @return whether
   /// they are revoked.
   bool look_for_losses();
@@ -131,10 +130,6 @@ class CallDriver {
     }
   }
   void end_revoked_calls();
-  /// Revokes all calls, as that rank has given up, if the loss of a rank is a reason.
-  void revoke_by_given_up(int rank);
-  /// Whether a call has ended with `error` because a rank has given up.
-  [[nodiscard]] bool is_by_given_up(const std::exception_ptr& error) const noexcept;
   /// Tells the progress hook which ranks have failed a call that is complete here.
   void report_to_hook(const Operation& operation);
   void report_dead_peers_to_hook();

@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "bluefog_cpp/engine/call_driver.hpp"
-#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 
@@ -24,10 +23,8 @@ void CallDriver::receive(int source, ControlMessage report) {
   } else if (report.kind == ControlMessage::Kind::Revocation) {
     parts_.revocation.hear({.lost = static_cast<int>(report.call), .text = std::move(report.text)});
     end_revoked_calls();
-  } else if (report.kind == ControlMessage::Kind::Appointment) {
-    parts_.appointment.hear(source, std::move(report));
-  } else if (report.kind == ControlMessage::Kind::Statement) {
-    parts_.statements.hear(source, std::move(report));
+  } else if (parts_.step_news.hear(source, report)) {
+    return;
   } else if (Inquiries::is_about(report.kind)) {
     fail_contradicted(inquiries_.hear(source, std::move(report)));
   } else {
@@ -45,12 +42,8 @@ void CallDriver::receive_refusal(int source, ControlMessage report) {
 
 void CallDriver::receive_rejection(int source, const ControlMessage& report) {
   const CallKey key = CallKey::of(source, report.call);
-  if (parts_.ledger.has_failed(key)) {
+  if (parts_.ledger.has_failed(key) || revoke(parts_.step_news.given_up.reason_of(source))) {
     return;  // both sides saw it
-  }
-  if (parts_.appointment.why_given_up(source) != nullptr) {
-    revoke_by_given_up(source);
-    return;
   }
   std::string text = fmt::format("rank {}, {}: rank {} did not accept this rank's message: {}",
                                  parts_.peers.rank(), call_text(report.call), source, report.text);
@@ -71,9 +64,12 @@ void CallDriver::receive_deadlock(int source, const ControlMessage& report) {
   }
 }
 
-void CallDriver::revoke(Revocation::Reason reason) {
-  parts_.revocation.begin(std::move(reason));
-  end_revoked_calls();
+bool CallDriver::revoke(std::optional<Revocation::Reason> reason) {
+  if (reason) {
+    parts_.revocation.begin(std::move(*reason));
+    end_revoked_calls();
+  }
+  return reason.has_value();
 }
 
 void CallDriver::end_revoked_calls() {
@@ -87,46 +83,13 @@ void CallDriver::end_revoked_calls() {
   }
 }
 
-void CallDriver::revoke_by_given_up(int rank) {
-  const std::string* const why = parts_.appointment.why_given_up(rank);
-  if (auto reason = parts_.revocation.by_the_gone(rank, why == nullptr ? std::string_view() : *why)) {
-    revoke(std::move(*reason));
-  }
-}
-
-// A rank that has given up makes the calls of steps alone: that others make another one is the end
-// of its part in the group, and no mistake of theirs.
-bool CallDriver::is_by_given_up(const std::exception_ptr& error) const noexcept {
-  const int rank = parts_.appointment.first_given_up();
-  if (rank < 0 || parts_.revocation.is_known()) {
-    return false;
-  }
-  try {
-    std::rethrow_exception(error);
-  } catch (const MismatchError&) {
-    return true;
-  } catch (const PeerFailure& failure) {
-    return failure.rank() == rank;
-  } catch (...) {
-    return false;
-  }
-}
-
 bool CallDriver::look_for_losses() {
-  auto reason = parts_.revocation.by_the_dead();
-  if (reason) {
-    revoke(std::move(*reason));
-  }
+  revoke(parts_.revocation.by_the_dead());
   return parts_.revocation.is_known();
 }
 
 bool CallDriver::give_up_the_late(const Operation& operation, const std::string& why) {
-  auto reason = parts_.revocation.by_the_late(CallState::of(operation).exchange, why);
-  if (!reason) {
-    return false;
-  }
-  revoke(std::move(*reason));
-  return true;
+  return revoke(parts_.revocation.by_the_late(CallState::of(operation).exchange, why));
 }
 
 }  // namespace bluefog

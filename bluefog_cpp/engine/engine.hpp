@@ -148,9 +148,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Revokes all calls, here and at the peers. Does nothing after `close`.
   void revoke(std::string_view why);
 
-  [[nodiscard]] Appointment& appointment() noexcept { return appointment_; }
-  /// Under the mutex (`run_exclusively`).
-  [[nodiscard]] Statements& statements() noexcept { return statements_; }
+  [[nodiscard]] StepNews& step_news() noexcept { return step_news_; }
   /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
   /// not; else empty, as while another thread drives this engine.
   [[nodiscard]] std::string call_ahead(int peer);
@@ -218,8 +216,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   CallQueue queue_;
   CallLedger ledger_;
   Revocation revocation_;
-  Appointment appointment_{peers_};
-  Statements statements_{peers_};
+  StepNews step_news_{peers_, revocation_};
   CallRecords records_;
   StallReport stalls_;
   HopelessCalls hopeless_;

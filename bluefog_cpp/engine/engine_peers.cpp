@@ -18,11 +18,7 @@ std::optional<std::string> Engine::cause_of_death(int peer) {
     return std::nullopt;
   }
   const Lock lock(mutex_);
-  auto cause = peers_.cause_of_death(peer);
-  const std::string* const why = appointment_.why_given_up(peer);
-  return cause && why != nullptr
-             ? std::optional(fmt::format("it has left, as its program could not go on: {}", *why))
-             : std::move(cause);
+  return step_news_.given_up.cause(peer, peers_.cause_of_death(peer));
 }
 
 bool Engine::has_dead_peer() {

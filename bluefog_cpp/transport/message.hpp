@@ -204,6 +204,8 @@ struct ControlMessage {
     Contradiction = 7,
     /// The sender says something of its step of number `call` (`Statements`).
     Statement = 8,
+    /// The sender's program cannot go on (`GivenUp`).
+    GivenUp = 9,
   };
 
   Kind kind = Kind::Refusal;

@@ -31,7 +31,8 @@ void RateWatch::note_step(Context& context, std::int64_t steps, double rate) {
       own_.emplace(steps, rate);
     } else if (is_new_) {
       engine.run_exclusively([&] {
-        engine.statements().make(static_cast<std::uint64_t>(steps), fmt::format("{:.17g}", rate));
+        engine.step_news().statements.make(static_cast<std::uint64_t>(steps),
+                                           fmt::format("{:.17g}", rate));
       });
     }
   }
@@ -43,7 +44,7 @@ void RateWatch::note_step(Context& context, std::int64_t steps, double rate) {
 void RateWatch::compare(Context& context) {
   Engine& engine = context.core().engine();
   engine.run_exclusively([&] {
-    for (const auto& statement : engine.statements().take()) {
+    for (const auto& statement : engine.step_news().statements.take()) {
       heard_.push_back({.rank = statement.rank,
                         .steps = static_cast<std::int64_t>(statement.step),
                         .rate = std::strtod(statement.text.c_str(), nullptr)});

@@ -90,8 +90,8 @@ void DistributedOptimizer::Training::step_until_it_has_left() {
   const auto timeout = context_->settings().timeout;
   const auto longest = timeout.count() == 0 ? kLongest : timeout;
   // Others that wait for it in another call hear of it then.
-  const Deadline end = Deadline::after(
-      waits_for_nobody() ? std::min(kLongestWhereNobodyWaits, longest) : longest);
+  const Deadline end =
+      Deadline::after(waits_for_nobody() ? std::min(kLongestWhereNobodyWaits, longest) : longest);
   while (!has_left() && !end.expired()) {
     if (waits_for_nobody()) {
       std::this_thread::sleep_for(kBetweenStepsOfItsOwn);

@@ -260,9 +260,7 @@ void DistributedOptimizer::State::take_step() {
     forget_round();
     throw;
   }
-  if (late_errors_) {
-    late_errors_->begin();
-  }
+  begin_method();
   try {
     if (communicates) {
       const std::size_t of_buffers = buffers_.calls_due();
@@ -384,9 +382,7 @@ void DistributedOptimizer::State::restart() {
   }
   parameters_->take_back(*algorithm_);
   algorithm_->discard();
-  if (late_errors_) {
-    late_errors_->begin();
-  }
+  begin_method();
   try {
     algorithm_->restart();
   } catch (...) {

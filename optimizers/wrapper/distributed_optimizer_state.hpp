@@ -79,6 +79,12 @@ class DistributedOptimizer::State {
   /// @throws StateError unless this step has stepped all buckets.
   void check_stepped(bool communicates) const;
   void end_step();
+  /// A method of the algorithm begins, whose errors `note_error` is told of.
+  void begin_method() noexcept {
+    if (late_errors_) {
+      late_errors_->begin();
+    }
+  }
   /// The exception under way has left a method of the algorithm: the others hear of it in any case.
   void note_error(std::string_view method) noexcept;
   /// The backward pass that comes next belongs to a round, or not.

@@ -26,7 +26,7 @@ void StepMeeting::call_if_needed(Context& context, const StepCounts& counts,
   const auto now = Clock::now();
   step_ = now - std::exchange(last_step_, now);
   Engine& engine = context.core().engine();
-  Appointment& appointment = engine.appointment();
+  Appointment& appointment = engine.step_news().appointment;
   if (context.rank() != 0 || appointment.step()) {
     return;
   }
@@ -48,22 +48,22 @@ void StepMeeting::call_if_needed(Context& context, const StepCounts& counts,
 bool StepMeeting::is_due(Context& context, std::optional<std::int64_t> steps) {
   Engine& engine = context.core().engine();
   (void)engine.is_revoked();  // in a step without a call nothing else looks at what the others say
-  const auto step = engine.appointment().step();
+  const auto step = engine.step_news().appointment.step();
   return step && (!steps || static_cast<std::uint64_t>(*steps) >= *step);
 }
 
 bool StepMeeting::is_departure(Context& context) {
-  return context.core().engine().appointment().is_departure();
+  return context.core().engine().step_news().appointment.is_departure();
 }
 
 void StepMeeting::ask(Context& context) {
   Engine& engine = context.core().engine();
-  engine.run_exclusively([&engine] { engine.appointment().wish(); });
+  engine.run_exclusively([&engine] { engine.step_news().appointment.wish(); });
 }
 
 void StepMeeting::give_up(Context& context, std::string_view why) {
   Engine& engine = context.core().engine();
-  engine.run_exclusively([&engine, why] { engine.appointment().give_up(why); });
+  engine.run_exclusively([&engine, why] { engine.step_news().given_up.tell(why); });
 }
 
 }  // namespace bluefog::optimizers

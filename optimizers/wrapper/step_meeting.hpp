@@ -26,7 +26,7 @@ class StepMeeting {
   [[nodiscard]] static bool is_departure(Context& context);
   /// Has rank 0 name one, since this rank wants to leave.
   static void ask(Context& context);
-  /// Has all ranks know that this rank's program cannot go on (`Appointment::give_up`).
+  /// Has all ranks know that this rank's program cannot go on (`GivenUp`).
   static void give_up(Context& context, std::string_view why);
 
  private:

@@ -109,25 +109,25 @@ void bind_context(py::module_& module) {
           "give_up",
           [](Context& c, const std::string& why) {
             Engine& engine = c.core().engine();
-            engine.run_exclusively([&] { engine.appointment().give_up(why); });
+            engine.run_exclusively([&] { engine.step_news().given_up.tell(why); });
           },
           py::arg("why"), WithoutGil(), "Tells the others that this rank's program cannot go on.")
       .def_property_readonly("is_applicant", &Context::is_applicant,
                              "Whether this process waits to join.")
-      .def_property_readonly("membership",
-                             [](const Context& c) {
-                               const Membership& members = c.membership();
-                               py::list lost;
-                               for (const Membership::Loss& loss : members.lost) {
-                                 lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause,
-                                                            loss.time, loss.step));
-                               }
-                               py::list joined;
-                               for (const Membership::Entry& entry : members.joined) {
-                                 joined.append(py::make_tuple(entry.rank, entry.epoch));
-                               }
-                               return py::make_tuple(members.epoch, members.ranks, lost, joined);
-                             })
+      .def_property_readonly(
+          "membership",
+          [](const Context& c) {
+            const Membership& members = c.membership();
+            py::list lost;
+            for (const Membership::Loss& loss : members.lost) {
+              lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause, loss.time, loss.step));
+            }
+            py::list joined;
+            for (const Membership::Entry& entry : members.joined) {
+              joined.append(py::make_tuple(entry.rank, entry.epoch));
+            }
+            return py::make_tuple(members.epoch, members.ranks, lost, joined);
+          })
       .def(
           "note_first_step",
           [](const Context& c, std::int64_t step) { c.core().note_first_step(step); },

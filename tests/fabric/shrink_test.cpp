@@ -89,9 +89,8 @@ TEST(Shrink, RanksGoOnWithoutOneThatIsGone) {
     EXPECT_EQ(members.lost[0].epoch, 1U);
     EXPECT_THAT(members.lost[0].cause, HasSubstr("has closed its context"));
     EXPECT_EQ(members.lost[0].step, -1) << "there is no optimizer";
-    const double now = std::chrono::duration<double>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
+    const double now =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     EXPECT_LE(members.lost[0].time, now);
     EXPECT_GT(members.lost[0].time, now - 600);
     expect_usable(*smaller);

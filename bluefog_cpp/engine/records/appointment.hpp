@@ -3,10 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "bluefog_cpp/engine/peers.hpp"
 
@@ -34,34 +30,13 @@ class Appointment {
       peers_.report({.call = kNone, .partner = 0}, "", ControlMessage::Kind::Appointment);
     }
   }
-  /// Has all ranks know that this rank's program cannot go on: `why`, a clause. From here on its calls
-  /// are those of steps alone, whatever the others make. Likewise.
-  void give_up(std::string_view why) {
-    peers_.report({.call = kGivenUp}, why, ControlMessage::Kind::Appointment);
-  }
-  /// Notes what a peer reports. Under the engine's mutex.
-  void hear(int source, ControlMessage report) {
+  /// Notes what a peer reports.
+  void hear(const ControlMessage& report) noexcept {
     if (report.call == kNone) {
       is_wished_.store(true, std::memory_order_relaxed);
-    } else if (report.call == kGivenUp) {
-      given_up_.emplace_back(source, std::move(report.text));
     } else {
       note(report.call, report.text == kDeparture);
     }
-  }
-
-  /// What that rank has said of it, where it has given up; else null. Under the engine's mutex.
-  [[nodiscard]] const std::string* why_given_up(int rank) const noexcept {
-    for (const auto& [source, why] : given_up_) {
-      if (source == rank) {
-        return &why;
-      }
-    }
-    return nullptr;
-  }
-  /// The first rank that has given up, or −1. Under the engine's mutex.
-  [[nodiscard]] int first_given_up() const noexcept {
-    return given_up_.empty() ? -1 : given_up_.front().first;
   }
 
   /// Nothing where none is made. Any thread, as all below.
@@ -79,7 +54,6 @@ class Appointment {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  static constexpr std::uint64_t kGivenUp = kNone - 1;
   static constexpr const char* kDeparture = "leave";
 
   void note(std::uint64_t step, bool is_departure) noexcept {
@@ -88,7 +62,6 @@ class Appointment {
   }
 
   Peers& peers_;
-  std::vector<std::pair<int, std::string>> given_up_{};
   std::atomic<std::uint64_t> step_{kNone};
   std::atomic<bool> is_departure_{false};
   std::atomic<bool> is_wished_{false};

@@ -180,11 +180,11 @@ void HostArena::mark_alive(int rank, std::chrono::nanoseconds heartbeat) {
     (void)keeper_.release();  // whose thread is the parent's
   }
   Life& life = life_of(rank);
-  keeper_ = heartbeat.count() == 0
-                ? std::make_unique<LifeKeeper>()
-                : std::make_unique<LifeKeeper>(
-                      [&life] { life.signs.fetch_add(1, std::memory_order_relaxed); },
-                      heartbeat / 4);
+  keeper_ =
+      heartbeat.count() == 0
+          ? std::make_unique<LifeKeeper>()
+          : std::make_unique<LifeKeeper>(
+                [&life] { life.signs.fetch_add(1, std::memory_order_relaxed); }, heartbeat / 4);
   keeper_->hold(life.lock);
   life_ = &life.lock;
   struct flock lock {};

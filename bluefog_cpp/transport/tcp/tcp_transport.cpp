@@ -16,8 +16,8 @@ TcpTransport::TcpTransport(std::unique_ptr<Lobby> lobby, Lobby::Options guests,
       lobby_(std::move(lobby)) {
   guests.silence = options.silence;
   guests.watched = table_.readiness().guard();
-  const auto shortest =
-      options.heartbeat.count() > 0 ? std::min(options.heartbeat, options.silence) : options.silence;
+  const auto shortest = options.heartbeat.count() > 0 ? std::min(options.heartbeat, options.silence)
+                                                      : options.silence;
   guests.tick =
       std::clamp(shortest / 4, std::chrono::milliseconds(50), std::chrono::milliseconds(2000));
   tick_ = guests.tick;

@@ -12,8 +12,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <csignal>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>

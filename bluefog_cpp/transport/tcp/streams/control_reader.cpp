@@ -15,7 +15,7 @@ void ControlReader::begin() {
   std::memcpy(&start, front_.data(), sizeof start);
   const bool is_control = start.kind >= FrameKind::Control && start.kind <= FrameKind::Heartbeat;
   if (!is_control || start.payload_bytes > kMostTextBytes ||
-      start.detail > static_cast<std::uint8_t>(ControlMessage::Kind::Statement)) {
+      start.detail > static_cast<std::uint8_t>(ControlMessage::Kind::GivenUp)) {
     throw InternalError(fmt::format(
         "TCP transport: rank {} sent a frame of kind {} with {} bytes where a control frame "
         "of at most {} was expected",

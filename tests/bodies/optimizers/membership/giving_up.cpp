@@ -144,7 +144,8 @@ TEST(GivingUp, OthersInAnotherCallLoseTheRank) {
       return;
     }
     double sum = 1.0;
-    EXPECT_THROW(ops::allreduce(context, {.data = &sum, .count = 1, .dtype = Dtype::Float64}), RankLostError);
+    EXPECT_THROW(ops::allreduce(context, {.data = &sum, .count = 1, .dtype = Dtype::Float64}),
+                 RankLostError);
     optimizer.shrink();
     expect_loss(optimizer, 1);
     EXPECT_EQ(optimizer.context().size(), kGivers - 1);

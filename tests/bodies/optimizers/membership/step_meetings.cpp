@@ -111,7 +111,7 @@ TEST(StepMeetings, WhoWantsToLeaveMeanwhileDoesSoAtAMeetingOfItsOwn) {
     if (leaves) {
       // A rank that goes on might be at the step of the meeting before it hears of it.
       Engine& engine = context.core().engine();
-      while (!engine.appointment().step()) {
+      while (!engine.step_news().appointment.step()) {
         ASSERT_FALSE(engine.is_revoked());  // the look at what the others say
         std::this_thread::yield();
       }
