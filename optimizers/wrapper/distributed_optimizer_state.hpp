@@ -80,7 +80,7 @@ class DistributedOptimizer::State {
   void check_stepped(bool communicates) const;
   void end_step();
   /// A method of the algorithm begins, whose errors `note_error` is told of.
-  void begin_method() noexcept {
+  void begin_method() {
     if (late_errors_) {
       late_errors_->begin();
     }
