@@ -41,7 +41,7 @@ class ProgressLoopTest : public ::testing::Test {
     CallQueue queue{};
     CallLedger ledger{peers, queue};
     Revocation revocation{peers, false};
-    Appointment appointment{peers};
+    StepNews step_news{peers, revocation};
     CallRecords records{nullptr, nullptr, 0};
     StallReport stalls{peers, queue, unused, nullptr};
     HopelessCalls hopeless{peers, queue, unused, nullptr};
@@ -51,7 +51,7 @@ class ProgressLoopTest : public ::testing::Test {
                        .queue = queue,
                        .ledger = ledger,
                        .revocation = revocation,
-                       .appointment = appointment,
+                       .step_news = step_news,
                        .records = records,
                        .stalls = stalls,
                        .hopeless = hopeless,
