@@ -66,7 +66,7 @@ def training(case: str) -> None:
 
     bf.on_shrink(on_shrink)
     if case == "moving" and launch_rank == 1:
-        runs[0].optimizer._distributed.move_to = lambda _: end_here()
+        runs[0].optimizer._distributed.move_to = lambda *_: end_here()
     generator = torch.Generator().manual_seed(launch_rank)
     longest, ended = 0.0, 0.0
     for step in range(STEPS):
