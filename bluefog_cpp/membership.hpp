@@ -18,7 +18,8 @@ struct Membership {
     /// When the others wrote down that they go on, in seconds since 1970, by the clock of one of them.
     double time = 0;
     /// The first step of distributed optimizers without it (`DistributedOptimizer::step_count`), in
-    /// contexts that one of them has made; −1: none has, or ranks make as many steps as they like.
+    /// their contexts; 0: it was lost before one was made; −1: there is none, or ranks make as many
+    /// steps as they like.
     std::int64_t step = -1;
   };
 

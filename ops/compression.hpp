@@ -58,7 +58,8 @@ class Compression {
 /// | `topk8`, `topk8:K` | the same, in int8 | (24 + 1/8) K / 4096 | 0.996 K / 4096 |
 ///
 /// Values below 2⁻¹²⁶ lose their last bits in `bfloat16`: its δ is that of vectors with a value of
-/// at least 2⁻¹⁰⁰. Of equal magnitudes `topk` takes those that come first.
+/// at least 2⁻¹⁰⁰. Of equal magnitudes `topk` takes those that come first,
+/// and of n values that are fewer than 4096 K n / 4096, rounded up.
 /// Any thread. @throws InvalidArgument listing the names, or the limits of K (1 to 4096).
 /// Sources: arXiv 1809.07599 and 1902.00340 (contractive codes, top-k), 1802.04434 (signs, with the
 /// mean as 1905.10988 has it).

@@ -46,10 +46,11 @@ class ContextCore {
   [[nodiscard]] const MachineLayout& machines() const noexcept { return machines_; }
   [[nodiscard]] bool uses_network() const noexcept;
   [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
-  /// The first step of optimizers in this epoch, for what the membership tells of its losses.
+  /// The first step of optimizers from here on, for what the membership tells of losses that none
+  /// of them had passed before.
   void note_first_step(std::int64_t step) noexcept {
     for (Membership::Loss& loss : membership_.lost) {
-      if (loss.epoch == membership_.epoch && loss.step < 0) {
+      if (loss.step < 0) {
         loss.step = step;
       }
     }

@@ -135,7 +135,9 @@ void GradientAllreduce::fill_missing(std::size_t bucket) {
       flags[i] = 0;
     } else {
       place_gradient(b, i, where_);
-      flags[i] = has_gradient_[bucket][i] != 0 ? 1 : 0;
+      // Zeros that no pass has added to are what is left of a clearing; other values count, whoever
+      // has set them.
+      flags[i] = has_gradient_[bucket][i] != 0 || b.gradient(i).any().item<bool>() ? 1 : 0;
     }
   }
   b.set_flags(flags);
@@ -203,6 +205,7 @@ void GradientAllreduce::fail_round(std::string_view reason) {
 
 // A flag that this rank has set is set: what others have matters where it lacks a gradient.
 void GradientAllreduce::apply_flags() {
+  without_gradient_.clear();
   std::vector<const Bucket*> incomplete;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (!std::ranges::all_of(own_flags_[b], [](auto flag) { return flag != 0; })) {
@@ -215,6 +218,7 @@ void GradientAllreduce::apply_flags() {
       at::Tensor& gradient = incomplete[b]->segments()[i].parameter.mutable_grad();
       if (flags[b][i] == 0) {
         gradient.reset();
+        without_gradient_.push_back(&incomplete[b]->segments()[i]);
       } else if (!gradient.defined()) {
         gradient = incomplete[b]->gradient(i);
       }
@@ -244,6 +248,7 @@ void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_buck
   try {
     hooks_.check_in_place();
     hooks_.check_ends();
+    check_none_given_late();
   } catch (const StateError& error) {
     fail_round(error.what());
     throw StateError(fmt::format("{}, {}", where_, error.what()));
@@ -252,6 +257,20 @@ void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_buck
   phase_ = Phase::Idle;
   for (const Bucket& bucket : buckets_) {
     step_bucket(bucket);
+  }
+}
+
+void GradientAllreduce::check_none_given_late() const {
+  if (phase_ != Phase::Reduced) {
+    return;
+  }
+  for (const Segment* const segment : without_gradient_) {
+    if (segment->parameter.grad().defined()) {
+      throw StateError(fmt::format(
+          "parameter '{}': expected gradients that are there when the backward pass ends, since that "
+          "averages them, found one set behind it, which is this rank's own: set it before the pass",
+          segment->name));
+    }
   }
 }
 

@@ -24,7 +24,8 @@ namespace bluefog::optimizers {
 /// of them there if passes ran inside of it; `backward` returns when the means are there,
 /// so that clipping and scaling between `backward` and `step` see them. A parameter without a
 /// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
-/// rank skips it alike. On a device the means are there in the order of the stream; the host waits
+/// rank skips it alike. Gradients that a program sets itself count too, where the pass finds them, or
+/// a step without one; one set between pass and step is a `StateError`. On a device the means are there in the order of the stream; the host waits
 /// for the device only where this rank lacks a gradient, once, to hear whether another one has it.
 ///
 /// With `num_steps_per_communication` k the gradients of k backward passes add up on each rank;
@@ -83,6 +84,7 @@ class GradientAllreduce final : public Algorithm {
   void end_pass();
   void fail_round(std::string_view reason);
   void apply_flags();
+  void check_none_given_late() const;
 
   Context& context_;
   /// Rank and algorithm, for messages.
@@ -94,6 +96,8 @@ class GradientAllreduce final : public Algorithm {
   std::vector<std::vector<char>> has_gradient_;
   /// The flags that left with each bucket's gradients.
   std::vector<std::vector<std::uint8_t>> own_flags_;
+  /// Those without a gradient on any rank in the round that has ended.
+  std::vector<const Segment*> without_gradient_;
   BucketReadiness readiness_;
   std::size_t launched_ = 0;
   bool communicates_ = true;

@@ -11,6 +11,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/barrier.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -38,7 +39,16 @@ void DistributedOptimizer::Training::share_before_departure() {
   if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
     average_floating(*context_, parameters_, "leave");
   }
-  ops::barrier(*context_);  // the end of the one that leaves may interrupt what others are still in
+  try {
+    ops::barrier(
+        *context_);  // the end of the one that leaves may interrupt what others are still in
+  } catch (const RankLostError&) {
+    // Another one has passed it, so that all have the mean, and goes on without this rank, which has
+    // said that it is at its end.
+    if (why_it_gives_up_.empty()) {
+      throw;
+    }
+  }
 }
 
 void DistributedOptimizer::Training::end(std::string why) {

@@ -131,7 +131,8 @@ void bind_context(py::module_& module) {
       .def(
           "note_first_step",
           [](const Context& c, std::int64_t step) { c.core().note_first_step(step); },
-          py::arg("step"), "The first step of optimizers without the ranks that were lost last.")
+          py::arg("step"),
+          "The first step of optimizers without the ranks whose loss has none yet.")
       .def_property_readonly(
           "shrinks_on_failure",
           [](const Context& c) { return c.settings().on_failure == OnFailure::Shrink; })

@@ -160,7 +160,13 @@ def numbers(value: Any) -> dict[str, float]:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentTypeError(f"expected a dict of numbers by name, found {shown(value)}")
-    return {key: number(item) for key, item in value.items()}
+    found = {}
+    for key, item in value.items():
+        try:
+            found[key] = number(item)
+        except (ArgumentTypeError, InvalidArgument) as error:
+            raise type(error)(f"{shown(key)}: {error}") from None
+    return found
 
 
 def described(value: Any) -> str:

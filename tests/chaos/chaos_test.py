@@ -181,7 +181,7 @@ def strange_ends(job, events):
             yield f"pid {pid} {how}, {when - job.begin:.1f} s after the start, by no event"
     lost = job.groups[max(job.groups)].lost if job.groups else []
     known = {event.member for event in events if event.ends_process}
-    strange = [f"rank {rank} ({cause})" for rank, _, cause in lost if rank not in known]
+    strange = [f"rank {rank} ({cause})" for rank, _, cause, *_ in lost if rank not in known]
     if len(strange) > sum(event.kind == "kill" and event.member is None for event in events):
         yield f"lost by no event: {', '.join(strange)}"
 

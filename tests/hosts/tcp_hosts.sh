@@ -252,7 +252,7 @@ killed | orphan | stopped | silent)
   # The last rank is killed, also while a child of it lives, or it is stopped, and its host answers
   # for it.
   declare -A ways=([killed]=kill [orphan]=orphan [stopped]=stop [silent]=stop)
-  declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7" [silent]="0 0")
+  declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7" [silent]="7 7")
   reason="waited for rank 2, but its process has ended"
   beats=0
   [[ "$case_name" == stopped ]] && reason="\\(BLUEFOG_TIMEOUT\\): no message from rank 2"

@@ -45,6 +45,12 @@ std::string why_unfit_consensus(const DistributedOptimizerOptions& options,
         "1, because averages leave before all parameters are stepped, found {}, {} and {}",
         rule.step_size, rule.decay, rule.most_rounds);
   }
+  if (rule.bound > 0.0 && rule.most_rounds == 1) {
+    return fmt::format(
+        "consensus_bound {}: expected consensus_rounds above 1, of which it says how many are made, "
+        "found 1",
+        rule.bound);
+  }
   if (rule.step_size <= 1.0 || options.row_sums != RowSums::One) {
     return {};
   }

@@ -1,6 +1,7 @@
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
@@ -40,14 +42,37 @@ std::string names_where(IsOne&& is_one) {
 /// Up to here each whole number is one of the floating-point numbers that options come as.
 constexpr double kMostWhole = 9007199254740992.0;
 
+/// "from 0 to below 1".
+std::string described_range(const AlgorithmOption& option) {
+  const double largest = std::nextafter(option.below, option.least);
+  return std::isfinite(option.below) && largest == std::floor(largest)
+             ? fmt::format("from {} to {}", option.least, largest)
+             : fmt::format("from {} to below {}", option.least, option.below);
+}
+
+/// Why `name` is none of the numbers of that algorithm.
+std::string why_no_number(const AlgorithmRow& row, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const AlgorithmOption& option : row.options) {
+    if (option.is_field && option.name == name) {
+      return fmt::format("numbers: '{}' of {} has a field of its own, {}: set that", name, row.name,
+                         name);
+    }
+    if (!option.is_field) {
+      names.push_back(option.name);
+    }
+  }
+  return fmt::format("numbers: expected options of {}, {}, found '{}'", row.name,
+                     names.empty() ? "which has none" : fmt::format("{}", fmt::join(names, ", ")),
+                     name);
+}
+
 std::string why_invalid_own_numbers(const AlgorithmRow& row,
                                     const DistributedOptimizerOptions& options) {
   for (const auto& [name, value] : options.numbers) {
     const auto listed = std::ranges::find(row.options, name, &AlgorithmOption::name);
     if (listed == row.options.end() || listed->is_field) {
-      return fmt::format(
-          "numbers: expected options that {} lists and that have no field, found '{}'", row.name,
-          name);
+      return why_no_number(row, name);
     }
     const bool is_whole = std::holds_alternative<std::int64_t>(listed->default_value);
     if (is_whole && value != std::floor(value)) {
@@ -60,8 +85,7 @@ std::string why_invalid_own_numbers(const AlgorithmRow& row,
       return fmt::format("{}: expected 0 or 1, found {}", name, value);
     }
     if (!(value >= listed->least && value < listed->below)) {
-      return fmt::format("{}: expected from {} to below {}, found {}", name, listed->least,
-                         listed->below, value);
+      return fmt::format("{}: expected {}, found {}", name, described_range(*listed), value);
     }
   }
   return {};

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "optimizers/accum_adam.hpp"
 #include "optimizers/algorithm_row.hpp"
 
@@ -30,6 +32,16 @@ MomentsOf moments_by(const torch::optim::Optimizer& optimizer) {
   };
 }
 
+/// Whether one of its groups divides by the largest second moment so far, which would stay the ranks'
+/// own.
+template <typename Options>
+bool keeps_maximum(const torch::optim::Optimizer& optimizer) {
+  return std::ranges::any_of(optimizer.param_groups(),
+                             [](const torch::optim::OptimizerParamGroup& group) {
+                               return static_cast<const Options&>(group.options()).amsgrad();
+                             });
+}
+
 }  // namespace
 
 MomentsOf moments_of(const DistributedOptimizerOptions& options,
@@ -37,10 +49,12 @@ MomentsOf moments_of(const DistributedOptimizerOptions& options,
   if (options.moments) {
     return options.moments;
   }
-  if (dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr) {
+  if (dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr &&
+      !keeps_maximum<torch::optim::AdamOptions>(optimizer)) {
     return moments_by<torch::optim::AdamParamState>(optimizer);
   }
-  if (dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr) {
+  if (dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr &&
+      !keeps_maximum<torch::optim::AdamWOptions>(optimizer)) {
     return moments_by<torch::optim::AdamWParamState>(optimizer);
   }
   if (dynamic_cast<const AccumAdam*>(&optimizer) != nullptr) {
@@ -58,7 +72,7 @@ std::string why_no_moments(const DistributedOptimizerOptions& options,
   }
   return fmt::format(
       "{} {}: expected an optimizer with moments, Adam, AdamW, AccumAdam or AccumAdamW, in Python "
-      "NAdam or RAdam too, found another one",
+      "NAdam or RAdam too, without amsgrad, found another one",
       kMoments, number_of(options, kMoments));
 }
 

@@ -103,6 +103,8 @@ class DistributedStep:
         self.number = next(_numbers)
         """The number of this one among those that this process has made."""
         runtime.optimizers.add(self)
+        if not (self._row_uses_windows or self.averages_over_nobody):
+            runtime.context.note_first_step(0)
 
     @property
     def core(self) -> "core.DistributedOptimizer":

@@ -42,8 +42,8 @@ class Loss(NamedTuple):
     time: float
     """When the others wrote down that they go on, in seconds since 1970, by the clock of one."""
     step: int
-    """The first step of wrapped optimizers without it; -1 where there are none, or ranks make as
-    many steps as they like."""
+    """The first step of wrapped optimizers without it, 0 where it was lost before one was wrapped;
+    -1 where there are none, or ranks make as many steps as they like."""
 
 
 class Entry(NamedTuple):

@@ -152,8 +152,7 @@ TEST(OwnAlgorithm, IsCheckedByItsRow) {
                 HasSubstr("rho: expected from 0 to below 1, found 1"));
     options.numbers = {{"roh", 0.5}};
     EXPECT_THAT(own_refusal(context, options),
-                HasSubstr("numbers: expected options that partial_average lists and that have no "
-                          "field, found 'roh'"));
+                HasSubstr("numbers: expected options of partial_average, rho, found 'roh'"));
     options.numbers.clear();
     options.step_in_backward = true;
     EXPECT_THAT(own_refusal(context, options),

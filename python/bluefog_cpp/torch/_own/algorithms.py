@@ -25,6 +25,7 @@ import torch
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError
+from bluefog_cpp.torch._own.carried import CarriedTensors
 
 Number: TypeAlias = bool | int | float
 
@@ -99,9 +100,9 @@ class Bucket:
     """For messages."""
     values: torch.Tensor
     """All parameters of the bucket: flat, with zeros between them. Written in place."""
-    state: Mapping[str, torch.Tensor]
+    state: CarriedTensors
     """The tensors that the algorithm carries, by the names of `Algorithm.state`: flat, like
-    `values`."""
+    `values`. Written in place; what is assigned is copied into them."""
     parameters: Mapping[str, torch.nn.Parameter]
     """The model's own, by name; their memory is `values`."""
     _places: Mapping[str, tuple[list[int], list[int], int]]
@@ -247,6 +248,7 @@ class Algorithm:
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentTypeError(f"{self._place('average')}: values: expected a bucket or a "
                                     f"torch.Tensor, found {_arguments.described(values)}")
+        self._check_contiguous("average", tensor)
         _arguments.checked("average", "over", _arguments.one_of("neighbors", "all"), over)
         return Average(of_step, of_step.start_average(tensor, over == "all"), tensor)
 
@@ -254,7 +256,10 @@ class Algorithm:
         """The tensors that the ranks which this one hears pass in the same call, by rank:
         contiguous ones, of one dtype on all ranks and of any length (codes, say); results are flat.
         Counts as an average."""
-        return dict(self._of_step("gather").gather(values))
+        of_step = self._of_step("gather")
+        if isinstance(values, torch.Tensor):
+            self._check_contiguous("gather", values)
+        return dict(of_step.gather(values))
 
     # ---- the core's side
 
@@ -263,6 +268,12 @@ class Algorithm:
             raise StateError(f"{self._place(call)}: expected a call from `step` while it runs, "
                              "found one outside of it")
         return self._round
+
+    def _check_contiguous(self, call: str, tensor: torch.Tensor) -> None:
+        if not tensor.is_contiguous():
+            raise InvalidArgument(f"{self._place(call)}: values: expected a contiguous tensor, "
+                                  f"found strides {list(tensor.stride())} of a tensor of "
+                                  f"{list(tensor.shape)}")
 
     def _place(self, call: str) -> str:
         return f"rank {self.rank}, {self.name}, {call}"

@@ -15,6 +15,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import graph_of, matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
 from bluefog_cpp.torch._own.algorithms import Algorithm, Bucket, Mixing, Number, Option
+from bluefog_cpp.torch._own.carried import CarriedTensors
 from bluefog_cpp.torch._own.classes import check_class, is_same
 from bluefog_cpp.torch._own.schedules import schedule_from
 
@@ -183,12 +184,15 @@ def make(name: str, rank: int, size: int, options: dict[str, Number],
     algorithm.rank, algorithm.size = rank, size
     algorithm._wrapped = _wrapped.get()
     buckets = [
-        Bucket(index, bucket_name, values, state, {place[0]: place[1] for place in places},
+        Bucket(index, bucket_name, values,
+               CarriedTensors(f"bucket {bucket_name} of {name}", "state", state),
+               {place[0]: place[1] for place in places},
                {place[0]: place[2:] for place in places})
         for index, (bucket_name, values, places, state) in enumerate(parts)]
     algorithm.buckets = buckets
     algorithm._keep_memory()
-    algorithm.__dict__.update(options=options, scalars=scalars)
+    algorithm.__dict__.update(options=options,
+                              scalars=CarriedTensors(name, "scalars", scalars))
     algorithm._restart()
     return algorithm
 
@@ -217,7 +221,11 @@ def why_unfit(name: str, schedule: core.Schedule) -> str:
     check = _classes[name].why_unfit
     assert check is not None
     for step, graph in enumerate(_graphs_of(name, schedule)):
-        reason = check(graph)
+        try:
+            reason = check(graph)
+        except Exception as error:
+            raise InvalidArgument(f"{name}, why_unfit of round {step}: {type(error).__name__}: "
+                                  f"{error}") from error
         if reason:
             return f"schedule: {name}, round {step}: {reason}"
     return ""

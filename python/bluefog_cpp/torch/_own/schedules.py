@@ -53,12 +53,15 @@ class Schedule:
 
     def _matrix(self, step: int) -> core.MixingMatrix:
         where = f"{type(self).__name__}, step {step}"
-        graph = self.graph(step)
-        matrix = matrix_of(where, "graph", graph)
-        if matrix.size != self.size:
+        try:
+            graph = self.graph(step)
+        except Exception as error:
+            raise InvalidArgument(f"{_arguments.place(where)}: graph: {type(error).__name__}: "
+                                  f"{error}") from error
+        if isinstance(graph, nx.Graph) and len(graph) != self.size:
             raise InvalidArgument(f"{_arguments.place(where)}: graph: expected one of {self.size} "
-                                  f"ranks, found one of {matrix.size}")
-        return matrix
+                                  f"ranks, found one of {len(graph)}")
+        return matrix_of(where, "graph", graph)
 
     def _of_core(self) -> core.Schedule:
         where = type(self).__name__

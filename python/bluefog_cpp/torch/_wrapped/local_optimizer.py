@@ -29,6 +29,8 @@ def moments_of(optimizer: torch.optim.Optimizer) -> MomentsOf | None:
     if not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam,
                                   torch.optim.RAdam, AccumAdam)):
         return None
+    if any(group.get("amsgrad") for group in optimizer.param_groups):
+        return None  # the largest second moments would stay the ranks' own
     this = weakref.ref(optimizer)
 
     def moments(parameter: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:

@@ -180,7 +180,7 @@ TEST(CodedOuterSteps, OutOfBoundsAreRefused) {
       return error_of<Error>([&] { run_outer_steps(context, options); });
     };
     EXPECT_THAT(why(coded_outer("sparse_loco", "int4", {{"error_decay", 1.5}})),
-                HasSubstr("error_decay: expected from 0 to below 1"));
+                HasSubstr("error_decay: expected from 0 to 1, found 1.5"));
     EXPECT_THAT(why(outer_options("diloco", {{"error_decay", 0.5}})),
                 HasSubstr("error_decay: expected a compression, whose it is, found none"));
     EXPECT_THAT(why(coded_outer("streaming_diloco", "int4")),

@@ -271,6 +271,8 @@ TEST(AdaptiveConsensus, WrongOptionsAreRefused) {
                 HasSubstr("consensus_rounds: expected a whole number, found 1.5"));
     EXPECT_THAT(refusal(context, options_of(kAwc, ring, {{"consensus_bound", -1.0}})),
                 HasSubstr("consensus_bound: expected from 0 to below"));
+    EXPECT_THAT(refusal(context, options_of(kAwc, ring, {{"consensus_bound", 0.5}})),
+                HasSubstr("consensus_bound 0.5: expected consensus_rounds above 1"));
     EXPECT_THAT(refusal(context, options_of(AlgorithmName::Extra, ring, {{"consensus_rounds", 2}})),
                 HasSubstr("options that extra lists"));
     // Its eigenvalue of −0.8 becomes 1 − κ − 0.8 κ, below −1 for κ above 1.11.

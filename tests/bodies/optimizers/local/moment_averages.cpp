@@ -202,6 +202,11 @@ TEST(MomentAverages, AreRefusedWhereThereAreNone) {
     };
     EXPECT_THAT(why(sgd, moment_options(full, 1.0)),
                 HasSubstr("average_moments 1: expected an optimizer with moments, Adam, AdamW"));
+    torch::optim::Adam with_maximum(point.parameters(),
+                                    torch::optim::AdamOptions(0.1).amsgrad(true));
+    EXPECT_THAT(why(with_maximum, moment_options(full, 2.0)),
+                HasSubstr("average_moments 2: expected an optimizer with moments"));
+    EXPECT_THAT(why(with_maximum, moment_options(full, 2.0)), HasSubstr("without amsgrad"));
     EXPECT_THAT(why(adam, moment_options(full, 3.0)),
                 HasSubstr("average_moments: expected from 0 to below 3, found 3"));
     auto options = moment_options(full, 1.0);
@@ -217,7 +222,7 @@ TEST(MomentAverages, AreRefusedWhereThereAreNone) {
     EXPECT_THAT(why(adam, options), HasSubstr("consensus_step_size: adapt_with_combine expects 1 "
                                               "with average_moments"));
     options = moment_options(full, 1.0, "gossip_pga");
-    EXPECT_THAT(why(adam, options), HasSubstr("numbers: expected options that gossip_pga lists"));
+    EXPECT_THAT(why(adam, options), HasSubstr("numbers: expected options of gossip_pga, "));
     if (context.size() == 2) {
       const auto beyond = topology::static_schedule(
           MixingMatrix::from_rows({{{0, -0.25}, {1, 1.25}}, {{0, 0.25}, {1, 0.75}}}));

@@ -64,6 +64,9 @@ def test_wrong_numbers(rank):
     model = model_of(0)
     for numbers, words in (
             ({"consensus_step_size": 2.0}, "consensus_step_size: expected from 0.001 to below 2"),
+            ({"consensus_bound": float("nan")}, "'consensus_bound': expected a finite number"),
+            ({"consensus_bound": 0.5}, "expected consensus_rounds above 1"),
+            ({"bucket_bytes": 1}, "numbers: expected options of adapt_then_combine, consensus_"),
             ({"consensus_rounds": 0}, "consensus_rounds: expected from 1 to below 1025, found 0")):
         with pytest.raises(bluefog_cpp.InvalidArgument, match=words):
             bf.DecentralizedOptimizer(sgd(model.parameters()), model, numbers=numbers)
