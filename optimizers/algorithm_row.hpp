@@ -96,6 +96,9 @@ struct AlgorithmMemory {
   std::string note{};
   /// The part of it that lives from step to step, and that a checkpoint keeps.
   std::string carried{};
+  /// What holds of it over all ranks ("sums to 0 over the ranks"), and is lost for good where a rank
+  /// goes on from another one's. Empty where each rank's part stands for itself.
+  std::string conserved{};
 };
 
 /// A schedule that an algorithm brings along, under the name that programs give it.

@@ -48,7 +48,7 @@ AlgorithmRow exact_diffusion_row() {
       .description = "Adapt-then-combine with a correction that removes its bias.",
       .source = "arXiv 1702.05122",
       .overlap = "the local steps of the next buckets",
-      .memory = {.copies = 1, .carried = "x − ψ₋"},
+      .memory = {.copies = 1, .carried = "x − ψ₋", .conserved = "sums to 0 over the ranks"},
       .mixing = {.stochastic = Stochastic::RowsAndColumns, .is_symmetric = true, .is_fixed = true},
       .needs_every_step = true,
       .bound_to_values = "its corrections",

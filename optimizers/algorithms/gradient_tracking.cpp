@@ -125,7 +125,10 @@ AlgorithmRow gradient_tracking_row() {
       .description = "The local step with an estimate y of the mean gradient; sends twice as much.",
       .source = "DIGing, arXiv 1607.03218, 1805.11454",
       .overlap = "the local steps of the next buckets",
-      .memory = {.copies = 1, .note = "gradients move into flat buckets", .carried = "W y − g"},
+      .memory = {.copies = 1,
+                 .note = "gradients move into flat buckets",
+                 .carried = "W y − g",
+                 .conserved = "sums to 0 over the ranks"},
       .mixing = {.stochastic = Stochastic::RowsAndColumns, .kept_mean = "the mean gradient"},
       .needs_every_step = true,
       .make = [](AlgorithmParts parts) {

@@ -67,18 +67,19 @@ void PushSum::restart() {
 }
 
 AlgorithmRow push_sum_row() {
-  return {.name = "push_sum",
-          .equation = "x ← P (x − γ d(z)); w ← P w; z = x / w",
-          .description = "Stochastic gradient push, over directed graphs whose columns sum to 1.",
-          .source = "arXiv 1811.10792",
-          .overlap = "the local steps of the next buckets",
-          .memory = {.copies = 1, .carried = "w"},
-          .mixing = {.stochastic = Stochastic::Columns},
-          .counts_passes = true,
-          .full_precision_because = "each step multiplies by a weight and divides by it again",
-          .make = [](AlgorithmParts parts) {
-            return std::make_unique<PushSum>(parts.context, parts.buckets);
-          }};
+  return {
+      .name = "push_sum",
+      .equation = "x ← P (x − γ d(z)); w ← P w; z = x / w",
+      .description = "Stochastic gradient push, over directed graphs whose columns sum to 1.",
+      .source = "arXiv 1811.10792",
+      .overlap = "the local steps of the next buckets",
+      .memory = {.copies = 1, .carried = "w", .conserved = "sums to their number over the ranks"},
+      .mixing = {.stochastic = Stochastic::Columns},
+      .counts_passes = true,
+      .full_precision_because = "each step multiplies by a weight and divides by it again",
+      .make = [](AlgorithmParts parts) {
+        return std::make_unique<PushSum>(parts.context, parts.buckets);
+      }};
 }
 
 }  // namespace bluefog::optimizers

@@ -78,6 +78,7 @@ void bind_algorithm_rows(py::module_& module) {
                              [](const Row& row) { return row.memory.copies_per_source; })
       .def_property_readonly("memory_note", [](const Row& row) { return row.memory.note; })
       .def_property_readonly("carried", [](const Row& row) { return row.memory.carried; })
+      .def_property_readonly("conserved", [](const Row& row) { return row.memory.conserved; })
       .def_property_readonly("stochastic", &stochastic_text)
       .def_property_readonly("is_symmetric", [](const Row& row) { return row.mixing.is_symmetric; })
       .def_property_readonly("is_fixed", [](const Row& row) { return row.mixing.is_fixed; })

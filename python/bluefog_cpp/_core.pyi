@@ -249,6 +249,7 @@ class AlgorithmRow:
     copies_per_source: int
     memory_note: str
     carried: str
+    conserved: str
     stochastic: str
     is_symmetric: bool
     is_fixed: bool

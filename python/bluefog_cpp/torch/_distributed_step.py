@@ -266,12 +266,13 @@ class DistributedStep:
 
     def carried(self) -> dict[str, Any] | None:
         """For `resume`; None where the optimizer has ended."""
-        return carried_by(self.algorithm, self._core, self.period if self.sums_gradients else 1)
+        return carried_by(self.algorithm, self._core, self.period if self.sums_gradients else 1,
+                          (self.context.rank, self.context.size))
 
     def check_carried(self, carried: Any) -> None:
         """Raises InvalidArgument for what `resume` cannot go on from."""
         check_carried(f"{self._optimizer()._label}, load_state_dict", self.algorithm, self.core,
-                      carried)
+                      carried, (self.context.rank, self.context.size))
 
     def resume(self, carried: dict[str, Any]) -> None:
         resume(self.algorithm, self.core, carried)

@@ -53,9 +53,10 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     """Collective. The options of every group and the state of every parameter become the root's,
     also where a rank has no state yet. Dtypes are the root's too, and the counts of steps and
     rounds of a wrapped optimizer, so that a checkpoint that the root alone has loaded goes on
-    everywhere; what its algorithm carries beside them (corrections, outer models) stays each rank's
-    own. Nothing that is received is executed: it travels as JSON and tensors. Cost: one `allgather`
-    of the outline, and one `broadcast` for each tensor of state.
+    everywhere. What its algorithm carries beside them (corrections, outer models) stays each rank's
+    own, or begins anew on all ranks (`restart`), with a warning, where their counts were apart.
+    Nothing that is received is executed: it travels as JSON and tensors. Cost: one `allgather` of
+    the outline, one of a byte, and one `broadcast` for each tensor of state.
 
     Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
     other sizes; InvalidArgument for another argument, and for state of the root that is no tensor,
@@ -63,8 +64,9 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     current().drain_optimizers()
     counts = take_over_state("broadcast_optimizer_state", optimizer, root_rank)
     distributed = getattr(optimizer, "_distributed", None)
-    if counts is not None and distributed is not None and not distributed.has_ended:
-        take_over_counts(distributed.core, counts)
+    if counts is not None:
+        algorithm = None if distributed is None or distributed.has_ended else distributed.core
+        take_over_counts("broadcast_optimizer_state", current().context, algorithm, counts)
 
 
 def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int,

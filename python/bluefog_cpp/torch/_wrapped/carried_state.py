@@ -11,28 +11,34 @@ from bluefog_cpp.errors import InvalidArgument
 CARRIED = "bluefog_cpp"
 """Its key in `state_dict`."""
 COUNTS = ("step_count", "round_count")
+PLACE = ("rank", "size")
+"""Whose it is, where all ranks' parts belong together."""
 
 
-def carried_by(name: str, algorithm: core.DistributedOptimizer | None,
-               steps_of_sum: int) -> dict[str, Any] | None:
+def carried_by(name: str, algorithm: core.DistributedOptimizer | None, steps_of_sum: int,
+               place: tuple[int, int]) -> dict[str, Any] | None:
     """Its tensors, which may be none, with the counts of steps and rounds, which graphs and every
     k-th step go by; None of an optimizer that has ended.
 
     steps_of_sum: steps in which gradients add up before a round. Sums are not saved, so that a
     round of which some steps are made begins anew.
+    place: this rank and the number of ranks.
     """
     if algorithm is None:
         return None
     steps = algorithm.step_count
-    return {"algorithm": name, "step_count": steps - steps % steps_of_sum,
-            "round_count": algorithm.round_count, "tensors": dict(algorithm.carried())}
+    found = {"algorithm": name, "step_count": steps - steps % steps_of_sum,
+             "round_count": algorithm.round_count, "tensors": dict(algorithm.carried())}
+    if core.algorithm_named(name).conserved:
+        found.update(zip(PLACE, place))
+    return found
 
 
 def check_carried(where: str, name: str, algorithm: core.DistributedOptimizer,
-                  carried: Any) -> None:
+                  carried: Any, place: tuple[int, int]) -> None:
     """Raises InvalidArgument for what the algorithm of that name cannot go on from."""
     if (not isinstance(carried, dict)
-            or carried.keys() != {"algorithm", *COUNTS, "tensors"}
+            or carried.keys() - set(PLACE) != {"algorithm", *COUNTS, "tensors"}
             or not isinstance(carried["tensors"], dict)):
         raise InvalidArgument(f"{where}: expected what state_dict() of a wrapped optimizer "
                               f"gave, found {_arguments.shown(carried)}")
@@ -48,6 +54,13 @@ def check_carried(where: str, name: str, algorithm: core.DistributedOptimizer,
                               f"{carried['algorithm']}")
     if not all(isinstance(each, torch.Tensor) for each in carried["tensors"].values()):
         raise InvalidArgument(f"{where}: expected tensors, found others among them")
+    conserved = core.algorithm_named(name).conserved
+    of = tuple(carried.get(each, own) for each, own in zip(PLACE, place))
+    if conserved and of != place:
+        raise InvalidArgument(f"{where}: expected what rank {place[0]} of {place[1]} has saved, "
+                              f"since what {name} carries {conserved}, found that of rank {of[0]} "
+                              f"of {of[1]}; with a state without the key '{CARRIED}' on all ranks "
+                              "it begins anew by restart()")
     try:
         algorithm.check_carried(carried["tensors"])
     except InvalidArgument as error:
@@ -89,8 +102,22 @@ def without_tensors(state: Any) -> Any:
     return {**state, CARRIED: {count: state[CARRIED][count] for count in COUNTS}}
 
 
-def take_over_counts(algorithm: core.DistributedOptimizer, found: dict[str, Any]) -> None:
-    """Goes on with the counts of another rank, from what `without_tensors` had of it."""
+def take_over_counts(call: str, context: core.Context, algorithm: core.DistributedOptimizer | None,
+                     found: dict[str, Any]) -> None:
+    """Collective. Goes on with the counts of another rank, from what `without_tensors` had of it.
+    Where some had others, as where that rank alone has loaded a checkpoint, what they carry does
+    not belong together, and begins anew on all."""
     counts = tuple(found[count] for count in COUNTS)
-    if counts != counts_of(algorithm):
-        algorithm.resume(dict(algorithm.carried()), *counts)
+    is_apart = algorithm is not None and counts != counts_of(algorithm)
+    if b"1" not in core.gather_bytes(context, call, b"1" if is_apart else b"0"):
+        return
+    if algorithm is None:
+        return
+    carried = sorted(dict(algorithm.carried()))
+    if carried:
+        algorithm.restart()
+        if context.rank == 0:
+            context.log_warning(f"{call}: ranks had other counts of steps or rounds, and so what "
+                                f"the algorithm carries ({', '.join(carried[:4])}) begins anew: to "
+                                "go on from it have all ranks load what they have saved")
+    algorithm.resume(dict(algorithm.carried()), *counts)

@@ -180,6 +180,49 @@ def test_state_of_others_is_refused(rank, size):
     train(model, optimizer, rank, 2)
 
 
+@pytest.mark.parametrize("algorithm", ("exact_diffusion", "gradient_tracking", "push_sum",
+                                       "diloco", "choco"))
+def test_what_one_rank_has_loaded_begins_anew_on_all(algorithm, rank, size):
+    needs(2)
+    model, optimizer = wrapped(algorithm, rank, size)
+    train(model, optimizer, rank, 4)
+    optimizer.finish()
+    saved = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    ends = []
+    for restarts in (False, True):
+        again, loading = wrapped(algorithm, rank, size)
+        if rank == 0:
+            again.load_state_dict(saved["model"])
+            loading.load_state_dict(saved["optimizer"])
+        bf.broadcast_parameters(again.state_dict(), root_rank=0)
+        bf.broadcast_optimizer_state(loading, root_rank=0)
+        if restarts:
+            loading.restart()
+        train(again, loading, rank, 5)
+        loading.finish()
+        ends.append(flat(again))
+    assert ends[0].equal(ends[1])
+
+
+@pytest.mark.parametrize("algorithm", ("extra", "exact_diffusion", "gradient_tracking", "push_sum"))
+def test_parts_of_other_ranks_are_refused(algorithm, rank, size):
+    needs(2)
+    model, optimizer = wrapped(algorithm, rank, size)
+    train(model, optimizer, rank, 2)
+    optimizer.finish()
+    saved = copy.deepcopy(optimizer.state_dict())
+    optimizer.load_state_dict(saved)
+    saved["bluefog_cpp"]["rank"] = (rank + 1) % size
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match=f"what rank {rank} of {size} has saved, since what {algorithm} "
+                             f"carries sums to .*, found that of rank {(rank + 1) % size} of"):
+        optimizer.load_state_dict(saved)
+    del saved["bluefog_cpp"]
+    optimizer.load_state_dict(saved)
+    optimizer.restart()
+    train(model, optimizer, rank, 1)
+
+
 def test_what_is_carried_is_not_broadcast(rank, size):
     needs(2)
     model, optimizer = wrapped("choco", rank, size)
