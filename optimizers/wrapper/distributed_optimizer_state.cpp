@@ -328,16 +328,19 @@ void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive)
   }
   drain();
   save_optimizer(archive, name_of(options_.algorithm), optimizer_, counts_, algorithm_->state());
+  save_place(archive, context_->rank(), context_->size());
 }
 
 void DistributedOptimizer::State::check_saved(torch::serialize::InputArchive& archive) const {
   const SavedOptimizer saved(archive, context_->rank());
   saved.check_fits(name_of(options_.algorithm), optimizer_);
+  saved.check_is_own(row_of(options_.algorithm).memory.conserved, context_->size());
 }
 
 void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
   SavedOptimizer saved(archive, context_->rank());
   saved.check_fits(name_of(options_.algorithm), optimizer_);
+  saved.check_is_own(row_of(options_.algorithm).memory.conserved, context_->size());
   const NamedTensors carried = saved.algorithm_state(algorithm_->state());
   check_carried(carried);  // before the wrapped optimizer has changed
   saved.load_wrapped(optimizer_);

@@ -16,6 +16,9 @@ namespace {
 
 /// The key of the wrapped optimizer's class, which archives of earlier versions lack.
 constexpr const char* kWrappedClass = "wrapped_class";
+/// Likewise of the rank that has written it, and of their number.
+constexpr const char* kRank = "rank";
+constexpr const char* kRanks = "ranks";
 
 std::string class_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
@@ -38,6 +41,11 @@ void save_optimizer(torch::serialize::OutputArchive& archive, std::string_view a
   archive.write("wrapped", wrapped_state);
 }
 
+void save_place(torch::serialize::OutputArchive& archive, int rank, int size) {
+  archive.write(kRank, c10::IValue(rank));
+  archive.write(kRanks, c10::IValue(size));
+}
+
 SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank) : rank_(rank) {
   const auto value_of = [&](const char* key) {
     c10::IValue value;
@@ -54,6 +62,9 @@ SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank
     round_count_ = value_of("round_count").toInt();
     if (c10::IValue name; archive.try_read(kWrappedClass, name)) {
       wrapped_class_ = name.toStringRef();
+    }
+    if (c10::IValue rank, ranks; archive.try_read(kRank, rank) && archive.try_read(kRanks, ranks)) {
+      place_ = {rank.toInt(), ranks.toInt()};
     }
     archive.read("state", state_);
     archive.read("wrapped", wrapped_);
@@ -74,6 +85,16 @@ void SavedOptimizer::check_fits(std::string_view algorithm,
     throw InvalidArgument(
         fmt::format("rank {}: expected the saved state of a {}, found that of a {}", rank_,
                     class_of(wrapped), *wrapped_class_));
+  }
+}
+
+void SavedOptimizer::check_is_own(std::string_view conserved, int size) const {
+  if (!conserved.empty() && place_ &&
+      *place_ != std::pair<std::int64_t, std::int64_t>(rank_, size)) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: expected what rank {} of {} has saved, since what {} carries {}, found that of rank "
+        "{} of {}; to begin anew load the models alone",
+        rank_, rank_, size, algorithm_, conserved, place_->first, place_->second));
   }
 }
 

@@ -53,8 +53,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     """Collective. The options of every group and the state of every parameter become the root's,
     also where a rank has no state yet. Dtypes are the root's too, and the counts of steps and
     rounds of a wrapped optimizer, so that a checkpoint that the root alone has loaded goes on
-    everywhere. What its algorithm carries beside them (corrections, outer models) stays each rank's
-    own, or begins anew on all ranks (`restart`), with a warning, where their counts were apart.
+    everywhere. Tensors that its algorithm carries (corrections, outer models) stay each rank's own,
+    or begin anew on all ranks (`restart`), with a warning, where their counts were apart.
     Nothing that is received is executed: it travels as JSON and tensors. Cost: one `allgather` of
     the outline, one of a byte, and one `broadcast` for each tensor of state.
 

@@ -358,7 +358,8 @@ def _window(runtime: Runtime, call: str, name: str) -> Window:
 
 
 def _code(value: Any) -> Any:
-    return None if value is None else compression_from(value)
+    return None if value is None or (isinstance(value, str) and value == "none") else \
+        compression_from(value)
 
 
 def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, dst_weights: Any,

@@ -1,6 +1,7 @@
 // The archive of a distributed optimizer by itself: what it gives back, and what it refuses.
 #include "optimizers/wrapper/saved_optimizer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
@@ -15,6 +17,7 @@
 namespace bluefog::testing {
 namespace {
 
+using optimizers::DistributedOptimizer;
 using optimizers::NamedTensors;
 using optimizers::save_optimizer;
 using optimizers::SavedOptimizer;
@@ -119,6 +122,40 @@ TEST(SavedOptimizer, ArchivesOfEarlierVersionsNameNoClass) {
     torch::optim::Adam adam({model.x}, torch::optim::AdamOptions(0.1));
     saved.check_fits("extra", adam);
     saved.check_fits("extra", model.sgd);
+  });
+}
+
+TEST(SavedOptimizer, OfAnotherRankIsRefusedWhereAllBelongTogether) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const std::string algorithm : {"extra", "gradient_tracking", "push_sum"}) {
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), 0.1);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                     full_averaging(context, algorithm));
+      torch::serialize::OutputArchive written;
+      optimizer.save(written);
+      auto own = read_back(written);
+      optimizer.load(own);
+
+      const auto why = [&](int rank, int size) {
+        torch::serialize::OutputArchive other;
+        save_optimizer(other, optimizers::row_of(algorithm).name, sgd, StepCounts(1), {});
+        optimizers::save_place(other, rank, size);
+        auto archive = read_back(other);
+        return error_of<InvalidArgument>([&] { optimizer.load(archive); });
+      };
+      const std::string place =
+          fmt::format("expected what rank {} of {} has saved", context.rank(), context.size());
+      EXPECT_THAT(why(context.rank() + 1, context.size()), HasSubstr(place));
+      EXPECT_THAT(why(context.rank(), context.size() + 1), HasSubstr(place));
+    }
+    Momentum model;
+    torch::serialize::OutputArchive written;
+    save_optimizer(written, "diloco", model.sgd, StepCounts(2), {});
+    optimizers::save_place(written, context.rank() + 1, context.size());
+    auto archive = read_back(written);
+    const SavedOptimizer saved(archive, context.rank());
+    saved.check_is_own(optimizers::row_of("diloco").memory.conserved, context.size());
   });
 }
 

@@ -1,4 +1,4 @@
-"""What an algorithm of Python's carries from step to step."""
+"""The tensors that an algorithm of Python's carries from step to step."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -8,7 +8,7 @@ import networkx as nx
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
-from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.errors import Error, InvalidArgument, UnsupportedError
 from bluefog_cpp.torch._own.classes import check_class, is_same
 
 _MOST_SHOWN_STEPS = 2**62
@@ -53,11 +53,7 @@ class Schedule:
 
     def _matrix(self, step: int) -> core.MixingMatrix:
         where = f"{type(self).__name__}, step {step}"
-        try:
-            graph = self.graph(step)
-        except Exception as error:
-            raise InvalidArgument(f"{_arguments.place(where)}: graph: {type(error).__name__}: "
-                                  f"{error}") from error
+        graph = self.graph(step)
         if isinstance(graph, nx.Graph) and len(graph) != self.size:
             raise InvalidArgument(f"{_arguments.place(where)}: graph: expected one of {self.size} "
                                   f"ranks, found one of {len(graph)}")
@@ -70,7 +66,13 @@ class Schedule:
                                   "super().__init__(size), found none")
         period = _arguments.checked(where, "period_steps",
                                     _arguments.at_least(1, _MOST_SHOWN_STEPS), self.period_steps)
-        self._matrix(0)  # what is wrong with all steps is said at once
+        try:
+            self._matrix(0)  # errors in all steps are said at once
+        except Error:
+            raise
+        except Exception as error:
+            raise InvalidArgument(f"{_arguments.place(where)}, step 0: graph: "
+                                  f"{type(error).__name__}: {error}") from error
         return core.python_schedule(self, self.size, period)
 
 

@@ -12,7 +12,7 @@ CARRIED = "bluefog_cpp"
 """Its key in `state_dict`."""
 COUNTS = ("step_count", "round_count")
 PLACE = ("rank", "size")
-"""Whose it is, where all ranks' parts belong together."""
+"""The rank that it is of, where all ranks' parts belong together."""
 
 
 def carried_by(name: str, algorithm: core.DistributedOptimizer | None, steps_of_sum: int,
@@ -105,8 +105,8 @@ def without_tensors(state: Any) -> Any:
 def take_over_counts(call: str, context: core.Context, algorithm: core.DistributedOptimizer | None,
                      found: dict[str, Any]) -> None:
     """Collective. Goes on with the counts of another rank, from what `without_tensors` had of it.
-    Where some had others, as where that rank alone has loaded a checkpoint, what they carry does
-    not belong together, and begins anew on all."""
+    If some had others, as when that rank alone has loaded a checkpoint, tensors that they carry do
+    not belong together, and begin anew on all."""
     counts = tuple(found[count] for count in COUNTS)
     is_apart = algorithm is not None and counts != counts_of(algorithm)
     if b"1" not in core.gather_bytes(context, call, b"1" if is_apart else b"0"):

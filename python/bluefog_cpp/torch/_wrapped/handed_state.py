@@ -1,4 +1,4 @@
-"""What ranks that join take over of a program besides its model and optimizers."""
+"""Parts of a program besides its model and optimizers that ranks which join take over."""
 
 import weakref
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the optimizer that is wrapped is like."""
+"""Properties of the optimizer that is wrapped."""
 
 import inspect
 import weakref

@@ -1,4 +1,4 @@
-"""What ranks that meet look at, and say of it."""
+"""Checks of ranks that meet, and words about them."""
 
 from typing import Any
 

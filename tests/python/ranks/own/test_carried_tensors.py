@@ -52,6 +52,8 @@ class Strange(bf.Algorithm):
     def step(self, round, buckets):
         for bucket in buckets:
             type(self).what(self, bucket)
+            self.local_step(bucket)
+            self.average(bucket)
 
 
 def wrapped(model, name):
