@@ -274,7 +274,7 @@ TEST(AdaptiveConsensus, WrongOptionsAreRefused) {
     EXPECT_THAT(refusal(context, options_of(kAwc, ring, {{"consensus_bound", 0.5}})),
                 HasSubstr("consensus_bound 0.5: expected consensus_rounds above 1"));
     EXPECT_THAT(refusal(context, options_of(AlgorithmName::Extra, ring, {{"consensus_rounds", 2}})),
-                HasSubstr("options that extra lists"));
+                HasSubstr("numbers: expected options of extra, which has none, found"));
     // Its eigenvalue of −0.8 becomes 1 − κ − 0.8 κ, below −1 for κ above 1.11.
     const std::vector<WeightedEdge> edges{{.source = 0, .destination = 0, .weight = 0.1},
                                           {.source = 1, .destination = 0, .weight = 0.9},

@@ -131,7 +131,7 @@ TEST(OuterRefusals, OutOfBoundsAreRefused) {
                           {{"fragments", 1}, {"local_share", 0.0}, {"delay_steps", kInner}})),
         HasSubstr("expects fewer steps than num_steps_per_communication (3)"));
     EXPECT_THAT(why(outer_options("diloco", {{"consensus_step_size", 1.0}})),
-                HasSubstr("numbers: expected options that diloco lists"));
+                HasSubstr("numbers: expected options of diloco, outer_learning_rate, "));
     EXPECT_THAT(why(outer_options("gossip_diloco", {{"consensus_step_size", 0.5}})),
                 HasSubstr("consensus_step_size: expected a compression, whose it is, found none"));
   });
