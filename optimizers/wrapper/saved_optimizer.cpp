@@ -63,8 +63,9 @@ SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank
     if (c10::IValue name; archive.try_read(kWrappedClass, name)) {
       wrapped_class_ = name.toStringRef();
     }
-    if (c10::IValue rank, ranks; archive.try_read(kRank, rank) && archive.try_read(kRanks, ranks)) {
-      place_ = {rank.toInt(), ranks.toInt()};
+    if (c10::IValue writer, ranks;
+        archive.try_read(kRank, writer) && archive.try_read(kRanks, ranks)) {
+      place_ = {writer.toInt(), ranks.toInt()};
     }
     archive.read("state", state_);
     archive.read("wrapped", wrapped_);
