@@ -77,7 +77,10 @@ bool DistributedOptimizer::Training::give_up(std::string_view why) {
   context_->log().warning(
       fmt::format("this rank's program cannot go on: {}; the others go on without it", why));
   try {
-    if (begin_to_give_up(why)) {
+    if (is_in_step_) {
+      StepMeeting::give_up(*context_, why.empty() ? "no reason is given" : why);
+      context_->log().warning("it leaves at once, since its last step has failed on all ranks");
+    } else if (begin_to_give_up(why)) {
       leave();
       step_until_it_has_left();
     } else {

@@ -116,10 +116,12 @@ void DistributedOptimizer::Training::look_for_losses() const {
   }
 }
 
-bool DistributedOptimizer::Training::hears_of_loss() const {
+bool DistributedOptimizer::Training::hears_of_loss(int rank) const {
   constexpr std::chrono::seconds kLongest(1);
   const Deadline end = Deadline::after(kLongest);
-  while (!context_->core().engine().is_revoked()) {
+  Engine& engine = context_->core().engine();
+  const bool is_named = rank >= 0 && rank < context_->size() && rank != context_->rank();
+  while (!engine.is_revoked() && !(is_named && engine.cause_of_death(rank))) {
     if (end.expired()) {
       return false;
     }
@@ -137,8 +139,8 @@ void DistributedOptimizer::Training::survive(Work work) {
     if (!goes_on()) {
       throw;
     }
-  } catch (const PeerFailure&) {
-    if (!goes_on() || !row_of(options_.algorithm).uses_windows || !hears_of_loss()) {
+  } catch (const PeerFailure& failure) {
+    if (!goes_on() || !hears_of_loss(failure.rank())) {
       throw;
     }
   } catch (const TimeoutError&) {  // of a window's call, which the others do not hear of
@@ -165,11 +167,13 @@ void DistributedOptimizer::Training::begin_step() {
 }
 
 void DistributedOptimizer::Training::step() {
+  is_in_step_ = true;
   survive([this] {
     begin_step();
     state().step();
     note_rate();
   });
+  is_in_step_ = false;
   end_step();
 }
 
@@ -181,11 +185,13 @@ void DistributedOptimizer::Training::note_rate() {
 
 at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
   at::Tensor loss;
+  is_in_step_ = true;
   survive([&] {
     begin_step();
     loss = closure ? state().step([&] { return loss = closure(); }) : state().step(closure);
     note_rate();
   });
+  is_in_step_ = false;
   end_step();
   return loss;
 }

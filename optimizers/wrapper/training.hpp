@@ -59,8 +59,9 @@ class DistributedOptimizer::Training {
   void look_for_losses() const;
   /// Whether steps wait for nobody, so that ranks make as many as they like.
   [[nodiscard]] bool waits_for_nobody() const;
-  /// Whether a rank is lost: a window may tell of its end before the context hears of it.
-  [[nodiscard]] bool hears_of_loss() const;
+  /// Whether a rank is lost: a window, or its own word that its step has failed, may come before the
+  /// context hears of its end. @param rank the one that an error names; −1: none.
+  [[nodiscard]] bool hears_of_loss(int rank) const;
   /// `look_for_losses` at the begin of a step, which counts.
   void begin_step();
   /// Collective over the ranks that live: goes on with them, and with processes that wait, if it
@@ -110,6 +111,8 @@ class DistributedOptimizer::Training {
   bool leaves_ = false;
   /// Why its program cannot go on, where it does so for that; else empty.
   std::string why_it_gives_up_{};
+  /// A step is under way, or the last one has failed.
+  bool is_in_step_ = false;
   StepMeeting meeting_{};
   RateWatch rates_{};
   /// Why there is no state; empty while there is one.

@@ -144,6 +144,14 @@ void bind_context(py::module_& module) {
           py::arg("where"), WithoutGil(),
           "For who waits for nobody: raises RankLostError where all calls have been revoked.")
       .def(
+          "is_gone",
+          [](const Context& c, int rank) {
+            return rank >= 0 && rank < c.size() && rank != c.rank() &&
+                   c.core().engine().cause_of_death(rank).has_value();
+          },
+          py::arg("rank"), WithoutGil(),
+          "Whether that rank has ended, left, or gives no sign of life.")
+      .def(
           "is_revoked", [](const Context& c) { return c.core().engine().is_revoked(); },
           WithoutGil(), "Whether all calls have been revoked.")
       .def("resync", &Context::resync, WithoutGil(),

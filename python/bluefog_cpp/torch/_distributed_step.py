@@ -60,6 +60,8 @@ class DistributedStep:
         # Optimizers of others may call the closure as they like (SAM does, after a step uphill).
         self._reevaluates = self._needs_closure or (not is_torchs and row.allows_reevaluation)
         self._is_stepping = False
+        self.is_in_step = False
+        """Whether a step is under way, or the last one has failed."""
         self._closure: Callable | None = None
         self._loss = None
         self._skips_local_step = False
@@ -95,7 +97,8 @@ class DistributedStep:
                 moments=local_optimizer.moments_of(optimizer), **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
-        self._parameters = {id(parameter) for _, parameter in parameters}
+        self.names = {id(parameter): name for name, parameter in parameters}
+        """The parameters' names, by their ids."""
         self._parts = ModelParts(models)
         self.models = models
         self._passes = BackwardPasses(self, [parameter for _, parameter in parameters]
@@ -115,14 +118,14 @@ class DistributedStep:
     @staticmethod
     def _windows_of_others(parameters: set[int]) -> set[int]:
         """The ids of windows that go with the optimizers that `_retire_others` ends."""
-        return {id(window) for other in current().optimizers if other._parameters & parameters
+        return {id(window) for other in current().optimizers if other.names.keys() & parameters
                 for window in getattr(other._optimizer(), "_own_windows", {}).values()}
 
     def _retire_others(self, parameters: set[int]) -> None:
         """Whoever runs a notebook's cell again wraps again, while the name still holds the old
         one."""
         for other in current().optimizers_in_order():
-            if other._parameters & parameters:
+            if other.names.keys() & parameters:
                 other.drain()
                 other.release_windows()
                 other._forget("its parameters were wrapped again; use the new one")

@@ -68,6 +68,11 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         each = int(getattr(loader._index_sampler, "batch_size", 1))
         return min(deal.drawn, self._began_at + int(loader._num_yielded) * each)
 
+    def described(self) -> str:
+        """Its data and order, in words."""
+        order = f"shuffled by seed {self._seed}" if self._shuffles else "in their order"
+        return f"an ElasticSampler of {self._count} samples, {order}"
+
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes, whose order it has; those before it are over. Raises
         InvalidArgument for anything but a number of 0 or more."""
@@ -162,7 +167,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         runtime = current()
         state = broadcast_state(
             "shrink", lambda: {"members": deal.members, "shares": deal.shares,
-                               "trained": self._trained(deal)}, lambda: "ElasticSampler", 0)
+                               "trained": self._trained(deal)}, lambda: ["ElasticSampler"], 0)
         if runtime.rank < runtime.size - newcomers:
             return deal
         return _Deal(deal.key, state["members"], state["shares"], state["trained"])

@@ -23,7 +23,7 @@ from bluefog_cpp.errors import (
 from bluefog_cpp.torch._parameters import take_over_state
 from bluefog_cpp.torch._runtime import Runtime, current, has_been_left, leave_now, stop
 from bluefog_cpp.torch._wrapped.handing_over import hand_over
-from bluefog_cpp.torch._wrapped.meeting import check_alike, described_group
+from bluefog_cpp.torch._wrapped.meeting import check_alike, described_group, statement_of
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
 
@@ -257,8 +257,8 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     except (PeerFailure, TimeoutError) as error:
         if not context.shrinks_on_failure or not (
                 isinstance(error, RankLostError)
-                or (windows_of is not None
-                    and (isinstance(error, TimeoutError) or _hears_of_loss(context)))):
+                or (windows_of is not None and isinstance(error, TimeoutError))
+                or (isinstance(error, PeerFailure) and _hears_of_loss(context, error.rank))):
             raise
         loss = getattr(error, "result", None)
         if isinstance(error, RankLostError):
@@ -267,10 +267,11 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     return loss
 
 
-def _hears_of_loss(context: core.Context) -> bool:
-    """Whether a rank is lost: a window may tell of its end before the context hears of it."""
+def _hears_of_loss(context: core.Context, rank: int) -> bool:
+    """Whether a rank is lost: a window, or its own word that its step has failed, may come before
+    the context hears of its end. rank: the one that an error names; -1: none."""
     end = time.monotonic() + 1
-    while not context.is_revoked():
+    while not context.is_revoked() and not context.is_gone(rank):
         if time.monotonic() > end:
             return False
         time.sleep(0.001)
@@ -286,7 +287,8 @@ def _take_along(runtime: Runtime) -> None:
                                                      key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
-        "samplers": list(samplers), "is_new": joins, "result_of": runtime.result_of,
+        "samplers": list(samplers), "made": statement_of(optimizers.values(), samplers.values()),
+        "is_new": joins, "result_of": runtime.result_of,
         "hands_over": runtime.handed.is_due, "handed": runtime.handed.names(),
         "machines": (runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]
@@ -301,7 +303,7 @@ def _take_along(runtime: Runtime) -> None:
     common = {what: set.intersection(*(set(each[what]) for each in old))
               for what in ("optimizers", "samplers")}
     for place, state in enumerate(states[len(old):], len(old)):
-        check_alike(runtime, place, state, common, states[0]["handed"])
+        check_alike(runtime, place, state, common, states[0]["handed"], states[0]["made"])
     if joins:  # it has made them in the same order, and may have others of the same number
         runtime.survived_calls = runtime.furthest_survived_call
         common = {"optimizers": set(optimizers), "samplers": set(samplers)}

@@ -94,8 +94,10 @@ class WrappedOptimizer:
             return self._distributed.local_step()
         while current().handed.is_due:  # once more where a rank is lost in it
             survived_step(hand_over_again)
+        self._distributed.is_in_step = True
         loss = survived_step(lambda: self._distributed.step(closure, self._before_round),
                              self._distributed.windows_of)
+        self._distributed.is_in_step = False
         meet_if_due(self._distributed)
         return loss
 

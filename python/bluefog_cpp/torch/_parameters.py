@@ -58,9 +58,10 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     Nothing that is received is executed: it travels as JSON and tensors. Cost: one `allgather` of
     the outline, one of a byte, and one `broadcast` for each tensor of state.
 
-    Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
-    other sizes; InvalidArgument for another argument, and for state of the root that is no tensor,
-    number or text, by its key; PeerFailure on the other ranks. Nothing is changed then."""
+    Raises MismatchError where the ranks' optimizers are of different classes, or have other groups,
+    parameters of other shapes or, if wrapped, other names in their order; InvalidArgument for
+    another argument, and for state of the root that is no tensor, number or text, by its key;
+    PeerFailure on the other ranks. Nothing is changed then."""
     current().drain_optimizers()
     counts = take_over_state("broadcast_optimizer_state", optimizer, root_rank)
     distributed = getattr(optimizer, "_distributed", None)
@@ -77,7 +78,7 @@ def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int,
     received = broadcast_state(call,
                                # Peers are told where there is no such method.
                                lambda: without_tensors(optimizer.state_dict()),
-                               lambda: _described(optimizer), root_rank)
+                               lambda: described_lines(optimizer), root_rank)
     counts: dict[str, Any] | None = received.pop(CARRIED, None)
     if current().rank != root_rank and not keeps:
         optimizer.load_state_dict(received)
@@ -106,12 +107,19 @@ def _with_dtypes(loaded: Any, sent: Any) -> Any:
     return loaded
 
 
-def _described(optimizer: torch.optim.Optimizer) -> str:
+def described_lines(optimizer: torch.optim.Optimizer) -> list[str]:
+    """Its class and groups, and the parameters in the order by which their state is told apart."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ArgumentTypeError("optimizer: expected a torch.optim.Optimizer, found "
                                 f"{_arguments.described(optimizer)}")
     sizes = ", ".join(str(len(group["params"])) for group in optimizer.param_groups)
-    return f"{type(optimizer).__name__} with groups of {sizes} parameters"
+    distributed = getattr(optimizer, "_distributed", None)
+    names = {} if distributed is None else distributed.names
+    return [f"{type(optimizer).__name__} with groups of {sizes} parameters",
+            *(f"parameter {place} of group {number}"
+              f"{f', {names[id(each)]}' if id(each) in names else ''}, of {list(each.shape)}"
+              for number, group in enumerate(optimizer.param_groups)
+              for place, each in enumerate(group["params"]))]
 
 
 def _agreed(call: str, params: Parameters,

@@ -20,12 +20,12 @@ _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
     torch.int16, torch.int32, torch.int64, torch.bool)}
 
 
-def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], str],
+def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], list[str]],
                     root_rank: Any) -> Any:
     """Collective. The value that `make` returns on the root: dicts, lists and tuples of tensors,
     numbers, text and None. Other ranks do not call it.
 
-    call: the user's, for messages. statement: what has to be the same on all ranks.
+    call: the user's, for messages. statement: lines that have to be the same on all ranks.
     Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root
     with anything else in its state, and PeerFailure on the others.
     """
@@ -36,7 +36,7 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
     problem: Exception | None = None
     try:
         root_rank = root(runtime.size, root_rank)
-        lines += [f"root {root_rank}", statement()]
+        lines += [f"root {root_rank}", *statement()]
         is_root = runtime.rank == root_rank
         if is_root:
             text = json.dumps(_outline(make(), tensors, "state"))

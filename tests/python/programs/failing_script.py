@@ -60,10 +60,22 @@ def fail(case: str, bf, torch, runs: list[Run]) -> None:
         sys.exit(3)
     if case == "peers":
         raise bf_errors().PeerFailure(REASON)
+    if case == "in_step":  # the wrapped optimizer's own part of a step
+        runs[0].optimizer.param_groups[0]["lr"] = Unusable()
+        runs[0].step()
+    if case == "in_closure":
+        runs[0].optimizer.step(raise_it)
     if case == "backward":  # the first gradients are there, and may be under way
         next(runs[0].model.parameters()).register_hook(raise_it)
         runs[0].step()
     raise_it()
+
+
+class Unusable:
+    def __float__(self):
+        raise_it()
+
+    __neg__ = __mul__ = __rmul__ = __lt__ = __eq__ = __float__
 
 
 def bf_errors():
@@ -117,7 +129,7 @@ def rank_of(case: str) -> None:
 
 WHOLE = (1 + 2 + 4 + 8) / 4
 """The mean of the four ranks' values."""
-LOST = ("not_finite", "destinations", "peers", "elsewhere", "otherwise")
+LOST = ("not_finite", "destinations", "peers", "elsewhere", "otherwise", "in_step", "in_closure")
 """Cases in which the rank cannot leave in good order."""
 
 
@@ -145,7 +157,7 @@ def problem_of(case: str, job) -> str | None:
 
 
 CASES = ("raises", "first", "many", "passes", "gradients", "backward", "caught", "not_finite",
-         "destinations", "elsewhere", "otherwise", "peers", "all")
+         "destinations", "elsewhere", "otherwise", "in_step", "in_closure", "peers", "all")
 
 
 def main() -> None:

@@ -33,11 +33,12 @@ def give_up(reason: str) -> bool:
 
     Until it has left, a few steps on, it takes part in the steps of the others, which find nothing
     interrupted: with its values, but without local steps of its own, and with zeros for gradients.
-    It is lost where they make another call that needs it, where a parameter, or what an algorithm
-    carries, is not finite (such values are kept from the others; but adapt-with-combine may have
-    published them in the step before: look at the loss, or at gradients, before `step`), where its
-    steps cannot be made without the program (`dst_weights` and the like are set, or LBFGS averages
-    gradients), and after BLUEFOG_TIMEOUT.
+    It is lost where they make another call that needs it, where its last `step` has failed (by an
+    error of a closure, say, which interrupts the others' step too), where a parameter, or what an
+    algorithm carries, is not finite (such values are kept from the others; but adapt-with-combine
+    may have published them in the step before: look at the loss, or at gradients, before `step`),
+    where its steps cannot be made without the program (`dst_weights` and the like are set, or LBFGS
+    averages gradients), and after BLUEFOG_TIMEOUT.
 
     An exception that ends the script does this by itself (`sys.excepthook`), unless it is one of
     this package (PeerFailure, MismatchError, …), after which ranks could only wait, or no
@@ -82,6 +83,8 @@ def _leave(runtime: Runtime, reason: str) -> str:
                   if not each.has_ended}
     if not optimizers:
         return "it has no optimizer whose steps it could make"
+    if any(each.is_in_step for each in optimizers.values()):
+        return "a step of it has failed, and with it that of the others"
     order = _steps_to_come(runtime, list(optimizers))
     if order is None:
         return "the order of its optimizers' steps is not known"

@@ -44,7 +44,7 @@ def hand_over(runtime: Runtime, optimizers: list[Any]) -> None:
         "hand_to_newcomers",
         lambda: {"options": [[_options(group) for group in each.param_groups] for each in plain],
                  "owners": [each.state_dict() for each in owners]},
-        lambda: f"states of {', '.join(runtime.handed.names()) or 'nothing'}", 0)
+        lambda: [f"states of {', '.join(runtime.handed.names()) or 'nothing'}"], 0)
     if not runtime.handed.takes:
         return
     for optimizer, groups in zip(plain, received["options"]):

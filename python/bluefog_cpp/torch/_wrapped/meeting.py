@@ -1,20 +1,41 @@
 """Checks of ranks that meet, and words about them."""
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import MismatchError
+from bluefog_cpp.torch._parameters import described_lines
 from bluefog_cpp.torch._runtime import Runtime
+from bluefog_cpp.torch._wrapped.model_parts import buffers_of
+
+
+def statement_of(optimizers: Iterable[Any], samplers: Iterable[Any]) -> list[str]:
+    """Lines that a process which joins has in common with the others."""
+    lines = []
+    for number, optimizer in enumerate(optimizers):
+        of = [*described_lines(optimizer.wrapped),
+              *(f"buffer {name}, {str(buffer.dtype).removeprefix('torch.')} {list(buffer.shape)}"
+                for name, buffer in buffers_of(optimizer.models))]
+        lines += [f"optimizer {number}: {line}" for line in of]
+    return lines + [f"sampler {number}: {sampler.described()}"
+                    for number, sampler in enumerate(samplers)]
 
 
 def check_alike(runtime: Runtime, place: int, state: dict[str, Any], common: dict[str, set[int]],
-                handed: list[str]) -> None:
+                handed: list[str], made: list[str]) -> None:
     """Raises MismatchError where a process that joins has not made what the others have."""
     for what, expected in common.items():
         if len(state[what]) != len(expected):
             raise MismatchError(
                 f"rank {runtime.rank}, enter: expected as many {what} on a process that joins as "
                 f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
+    for own, expected_line in itertools.zip_longest(state["made"], made, fillvalue="nothing"):
+        if own != expected_line:
+            raise MismatchError(
+                f"rank {runtime.rank}, enter: expected a process that joins to have what the "
+                f"others have, {expected_line}, found {own} on rank {place}")
     if state["handed"] != handed:
         raise MismatchError(
             f"rank {runtime.rank}, enter: expected hand_to_newcomers() to name the same classes on "

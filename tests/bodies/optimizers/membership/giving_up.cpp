@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,36 @@ TEST(GivingUp, ValuesThatAreNotFiniteAreKeptFromTheOthers) {
     EXPECT_TRUE(at::isfinite(point.x()).all().item<bool>());
   };
   with_applicants(kGivers, body, 0, {});
+}
+
+// The others' step fails with it; they go on once it has ended.
+TEST(GivingUp, OthersGoOnWithoutARankWhoseStepFails) {
+  for (const auto algorithm : {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine,
+                               AlgorithmName::GradientTracking, AlgorithmName::GradientAllreduce}) {
+    SCOPED_TRACE(AlgorithmName(algorithm).text());
+    const auto body = [&](Context& context) {
+      const Point point(static_cast<std::uint64_t>(context.rank()));
+      torch::optim::SGD sgd(point.parameters(), 0.01);
+      DistributedOptimizerOptions options;
+      options.algorithm = algorithm;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      train(optimizer, point, problem);
+      if (context.rank() == 1) {
+        const auto fails = []() -> at::Tensor { throw std::runtime_error(kReason); };
+        EXPECT_THROW((void)optimizer.step(fails), std::runtime_error);
+        EXPECT_FALSE(optimizer.give_up(kReason));
+        return;
+      }
+      while (optimizer.context().membership().lost.empty()) {
+        train(optimizer, point, problem);
+      }
+      train(optimizer, point, problem);
+      expect_loss(optimizer, 1);
+      EXPECT_EQ(optimizer.context().size(), kGivers - 1);
+    };
+    with_applicants(kGivers, body, 0, {});
+  }
 }
 
 // The others are not in a step: what they make in its place is no mistake.
