@@ -231,8 +231,10 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
             results.append(function())
             core.barrier(runtime.context)
             break
-        except RankLostError:
-            if not runtime.context.shrinks_on_failure:
+        except PeerFailure as error:  # of windows, whose calls are not revoked
+            context = runtime.context
+            if not context.shrinks_on_failure or not (
+                    isinstance(error, RankLostError) or _hears_of_loss(context, error.rank)):
                 raise
         runtime.result_of = number if results else -1
         try:

@@ -16,8 +16,14 @@ DIES_IN = 12
 STEPS_TOGETHER = 20
 """Steps that the ranks make after a process has joined."""
 VICTIM = 2
-MODEL = {"other": 5}
-"""The width of the joining process's model, by case."""
+OTHERS = {
+    "other": "0.weight, of [64, 20], found optimizer 0: parameter 0 of group 0, 0.weight, of "
+             "[5, 20] on rank 3",
+    "order": "0.weight, of [64, 20], found optimizer 0: parameter 0 of group 0, 2.bias, of [3] on "
+             "rank 3",
+    "sampler": "shuffled by seed 1, found sampler 0: an ElasticSampler of 50 samples, shuffled by "
+               "seed 2 on rank 3"}
+"""The words of a process that has made something else than the others, by case."""
 
 
 def end_here() -> None:
@@ -51,11 +57,12 @@ def register_own(bf) -> None:
 class Run:
     """A model, with a buffer of its own, and its optimizer."""
 
-    def __init__(self, bf, torch, name: str, width: int = 64):
+    def __init__(self, bf, torch, name: str, width: int = 64, is_reversed: bool = False):
         self.bf, self.torch = bf, torch
         self.model = torch.nn.Sequential(torch.nn.Linear(20, width), torch.nn.BatchNorm1d(width),
                                          torch.nn.Linear(width, 3))
-        plain = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.5)
+        parameters = list(self.model.parameters())[::-1 if is_reversed else 1]
+        plain = torch.optim.SGD(parameters, lr=0.1, momentum=0.5)
         self.optimizer = self.wrap(plain, name)
         self.truth = torch.randn(20, 3, generator=torch.Generator().manual_seed(7))
         self.losses: list[float] = []
@@ -128,14 +135,18 @@ def training(case: str) -> None:
     names = {"many": ("atc", "awc", "gradients", "in_backward", "gradient_tracking", "local_sgd",
                       "own"),
              "put": ("put",)}.get(case, ("atc",))
-    runs = [Run(bf, torch, name, MODEL.get(case, 64) if joins else 64) for name in names]
+    runs = [Run(bf, torch, name, 5 if joins and case == "other" else 64,
+                joins and case == "order") for name in names]
+    if case == "sampler":
+        sampler = bf.ElasticSampler(range(50), seed=2 if joins else 1)
+        assert len(sampler) > 0
     dies_in = DIES_IN if int(os.environ["RANK"]) == VICTIM and not joins else None
     met = []
     bf.on_shrink(lambda: met.append(bf.membership().epoch))
     if joins and case == "dies":
         runs[0].optimizer._distributed.move_to = lambda *_: end_here()
     ring = bf.RingGraph(4, connect_style=2)
-    if case == "other" and not joins:
+    if case in OTHERS and not joins:
         bf.set_topology(ring, is_weighted=True)
     entered = time.monotonic()
     members = bf.enter()
@@ -150,8 +161,8 @@ def training(case: str) -> None:
         if step == dies_in:
             end_here()
         epoch = bf.membership().epoch
-        if last is None and (bf.membership().joined if case != "other" else epoch > 2):
-            if case not in ("put", "other", "dies"):  # other numbers of steps, or nobody has joined
+        if last is None and (bf.membership().joined if case not in OTHERS else epoch > 2):
+            if case not in ("put", *OTHERS, "dies"):  # other numbers of steps, or nobody has joined
                 check_entry(bf, torch, runs)
             last = (step if case == "put" else runs[0].steps) + STEPS_TOGETHER
             step = last - STEPS_TOGETHER
@@ -164,7 +175,7 @@ def training(case: str) -> None:
     for run in runs:
         run.optimizer.finish()
         assert joins or min(run.losses[-5:]) < run.losses[0], run.losses
-    if case == "other":  # who could not join has changed nothing
+    if case in OTHERS:  # who could not join has changed nothing
         left = topology_util.to_mixing_matrix(ring).without([VICTIM]).among([0, 1, 3])
         assert set(bf.load_topology().edges) == {(i, j) for i, j, _ in left.edges}
     members = bf.membership()
@@ -344,8 +355,7 @@ def check(bfrun: str, server: preloaded.Server, case: str) -> None:
                          env=server.environment)
     said = re.findall(r"rank (\d): size (\d), ranks (\[.*?\]), lost (\[.*?\]), joined (\[.*?\]), "
                       r"longest (\d+) ms, waited (\S+) s", job.stdout)
-    ranks, lost, joined = {"other": ("[0, 1, 3]", "[2, 4]", "[4]"),
-                           "dies": ("[0, 1, 3]", "[2, 4]", "[4]"),
+    ranks, lost, joined = {**dict.fromkeys((*OTHERS, "dies"), ("[0, 1, 3]", "[2, 4]", "[4]")),
                            "meeting": ("[0, 3, 4]", "[2, 1]", "[4]")}.get(
         case, ("[0, 1, 3, 4]", "[2]", "[4]"))
     problem = None
@@ -355,8 +365,8 @@ def check(bfrun: str, server: preloaded.Server, case: str) -> None:
         problem = f"expected ranks {ranks} at the end"
     elif any(each[2:5] != (ranks, lost, joined) for each in said):
         problem = f"expected ranks {ranks}, lost {lost}, joined {joined} on all ranks"
-    elif case == "other" and "MismatchError" not in job.stderr:
-        problem = "expected a MismatchError on the process that was to join"
+    elif OTHERS.get(case, "") not in job.stderr:
+        problem = f"expected an error of the process that was to join, {OTHERS[case]}"
     elif "without a call of enter" in job.stderr:
         problem = "expected no word on a missing enter(), which every process has called"
     if problem:
@@ -368,7 +378,8 @@ def check(bfrun: str, server: preloaded.Server, case: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] != "--rank":
         with preloaded.Server() as started:
-            for name in ("many", "put", "sampling", "sampling_often", "other", "dies", "meeting"):
+            for name in ("many", "put", "sampling", "sampling_often", *OTHERS, "dies",
+                         "meeting"):
                 if name in (sys.argv[2:] or [name]):
                     check(sys.argv[1], started, name)
             if "leaving" in (sys.argv[2:] or ["leaving"]):

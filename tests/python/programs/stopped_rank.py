@@ -1,6 +1,6 @@
 """A rank that is stopped is late first, then left out, and hears of it: `stopped_rank.py BFRUN`.
 
-Once by BLUEFOG_TIMEOUT, and once by BLUEFOG_HEARTBEAT, in averages for which ranks wait.
+Once by BLUEFOG_TIMEOUT, and by BLUEFOG_HEARTBEAT in averages for which ranks wait and over windows.
 """
 
 import os
@@ -55,8 +55,8 @@ def train() -> None:
     print(f"rank {launch_rank}: trained", flush=True)
 
 
-def train_with_heartbeat() -> None:
-    """One rank of the job, in averages with neighbours. What computes for longer is not stopped."""
+def train_with_heartbeat(algorithm: str) -> None:
+    """One rank of the job. A rank that computes for longer is not stopped."""
     import time
 
     import torch
@@ -66,10 +66,11 @@ def train_with_heartbeat() -> None:
     bf.init()
     launch_rank = bf.rank()
     model = torch.nn.Linear(20, 3)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.01), model)
+    optimizer = bf.DecentralizedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.01), model, algorithm)
     processes = bf.allgather(torch.tensor([os.getpid()])).tolist()
-    for step in range(STEPS):
+    step = 0
+    while step < STEPS or not bf.membership().lost:  # over windows nobody waits
         if launch_rank == 1 and step == STOP_STEP:
             os.kill(os.getpid(), signal.SIGSTOP)
         if launch_rank == 2 and step == STOP_STEP // 2:
@@ -79,6 +80,8 @@ def train_with_heartbeat() -> None:
         optimizer.zero_grad()
         model(torch.randn(8, 20)).square().mean().backward()
         optimizer.step()
+        step += 1
+        time.sleep(0.01 if algorithm == "win_put" else 0)
     lost = bf.membership().lost
     assert bf.size() == 2 and [each.rank for each in lost] == [1], lost
     assert "has shown no sign of life for 1 s (BLUEFOG_HEARTBEAT" in lost[0].cause, lost
@@ -92,7 +95,10 @@ def run_rank(case: str) -> None:
     from bluefog_cpp import StateError
 
     try:
-        (train if case == "timeout" else train_with_heartbeat)()
+        if case == "timeout":
+            train()
+        else:
+            train_with_heartbeat("win_put" if case == "windows" else "adapt_then_combine")
     except StateError as error:
         print(f"left out: {error}", flush=True)
         sys.exit(3)
@@ -101,7 +107,8 @@ def run_rank(case: str) -> None:
 def check(bfrun: str) -> None:
     late = f"rank 0: [LateRank(rank=1, rounds={BOUND}, rounds_without=0, oldest={BOUND})]"
     cases = {"timeout": ({"BLUEFOG_TIMEOUT": "3"}, (late,)),
-             "heartbeat": ({"BLUEFOG_TIMEOUT": "600", "BLUEFOG_HEARTBEAT": str(HEARTBEAT_S)}, ())}
+             **{case: ({"BLUEFOG_TIMEOUT": "600", "BLUEFOG_HEARTBEAT": str(HEARTBEAT_S)}, ())
+                for case in ("heartbeat", "windows")}}
     with preloaded.Server() as server:
         for case, (settings, own_words) in cases.items():
             job = subprocess.run(
