@@ -120,6 +120,32 @@ TEST_F(GrowingJob, AddsNobodyOnceARankHasEndedWellOrASignalHasCome) {
   EXPECT_THAT(other.take_due(begin_).leave, IsEmpty());
 }
 
+TEST_F(GrowingJob, KeepsAsManyAsAreNeededUntilOthersHaveJoined) {
+  join_all();
+  monitor_.growth()->set_hosts({{"elsewhere", 2}});
+  const RanksDue due = monitor_.take_due(begin_);
+  EXPECT_THAT(due.leave, ElementsAre(0));
+  EXPECT_THAT(due.add, SizeIs(2));
+  EXPECT_THAT(due.lines, ::testing::Contains(
+                             "rank 1 stays until others have joined (--min-np 1): this machine "
+                             "has 0 slots now (--host-discovery)"));
+  EXPECT_THAT(monitor_.take_due(begin_).lines, IsEmpty());
+  static_cast<void>(monitor_.take(started(2), begin_));
+  EXPECT_THAT(monitor_.take_due(begin_).leave, IsEmpty());
+  join(2);
+  EXPECT_THAT(monitor_.take_due(begin_).leave, ElementsAre(1));
+}
+
+TEST_F(GrowingJob, HasFailedWhereAllHaveLeft) {
+  monitor_.growth()->set_hosts({{"elsewhere", 2}});
+  EXPECT_THAT(monitor_.take_due(begin_).leave, ElementsAre(0, 1));  // nobody has joined yet
+  EXPECT_EQ(leave(ended(0, 0)), "rank 0 has left");
+  EXPECT_EQ(leave(ended(1, 0)), "rank 1 has left");
+  EXPECT_THAT(monitor_.closing_lines(ExitStatus{}),
+              ElementsAre("all ranks have left, as they were told, and none has ended well"));
+  EXPECT_EQ(monitor_.exit_code(ExitStatus{}), 1);
+}
+
 TEST_F(GrowingJob, TellsRanksToLeaveAndKillsThoseThatDoNot) {
   join_all();
   grow_to(4);

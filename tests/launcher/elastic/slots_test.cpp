@@ -14,6 +14,8 @@ Slots::NewRank rank_in(int rank, const std::string& host, int index) {
   return {.rank = rank, .slot = {.host = host, .index = index}};
 }
 
+constexpr auto kAnybody = [](int /*rank*/) { return true; };
+
 TEST(Slots, AreFilledInTheOrderOfHostsUpToTheMost) {
   Slots slots(4);
   slots.set_hosts({{"localhost", 2}, {"b", 3}});
@@ -31,8 +33,8 @@ TEST(Slots, ARankWhoseSlotVanishesLeavesOnceAndKeepsItsNumberUntilItHas) {
   slots.set_hosts({{"localhost", 3}});
   static_cast<void>(slots.fill());
   slots.set_hosts({{"localhost", 1}});
-  EXPECT_THAT(slots.take_leaving(), ElementsAre(1, 2));
-  EXPECT_THAT(slots.take_leaving(), IsEmpty());
+  EXPECT_THAT(slots.take_leaving(kAnybody), ElementsAre(1, 2));
+  EXPECT_THAT(slots.take_leaving(kAnybody), IsEmpty());
   slots.set_hosts({{"localhost", 3}});
   EXPECT_THAT(slots.fill(), IsEmpty());  // both still have theirs
   slots.free(1);
@@ -45,10 +47,19 @@ TEST(Slots, ThoseThatLeaveCountAmongTheMost) {
   slots.set_hosts({{"a", 2}});
   static_cast<void>(slots.fill());
   slots.set_hosts({{"b", 2}});
-  EXPECT_THAT(slots.take_leaving(), ElementsAre(0, 1));
+  EXPECT_THAT(slots.take_leaving(kAnybody), ElementsAre(0, 1));
   EXPECT_THAT(slots.fill(), IsEmpty());
   slots.free(0);
   EXPECT_THAT(slots.fill(), ElementsAre(rank_in(0, "b", 0)));
+}
+
+TEST(Slots, ARankThatMayNotLeaveIsAskedForAgain) {
+  Slots slots(2);
+  slots.set_hosts({{"a", 2}});
+  static_cast<void>(slots.fill());
+  slots.set_hosts({{"b", 2}});
+  EXPECT_THAT(slots.take_leaving([](int rank) { return rank == 1; }), ElementsAre(1));
+  EXPECT_THAT(slots.take_leaving(kAnybody), ElementsAre(0));
 }
 
 TEST(Slots, ASpoiltSlotIsFilledOnlyAfterItHasVanished) {
@@ -62,7 +73,7 @@ TEST(Slots, ASpoiltSlotIsFilledOnlyAfterItHasVanished) {
   EXPECT_THAT(slots.fill(), ElementsAre(rank_in(3, "localhost", 3)));  // another one is free
   slots.free(3);
   slots.set_hosts({{"localhost", 1}});
-  EXPECT_THAT(slots.take_leaving(), ElementsAre(2));
+  EXPECT_THAT(slots.take_leaving(kAnybody), ElementsAre(2));
   slots.free(2);
   slots.set_hosts({{"localhost", 3}});
   EXPECT_THAT(slots.fill(), ElementsAre(rank_in(1, "localhost", 1), rank_in(2, "localhost", 2)));

@@ -6,7 +6,7 @@
 
 namespace bluefog::bfrun {
 
-std::vector<int> Slots::take_leaving() {
+std::vector<int> Slots::take_leaving(const std::function<bool(int rank)>& may_leave) {
   std::vector<int> leaving;
   for (auto next = seats_.begin(); next != seats_.end();) {
     auto& [rank, seat] = *next;
@@ -15,7 +15,7 @@ std::vector<int> Slots::take_leaving() {
       next = seats_.erase(next);
       continue;
     }
-    if (has_vanished && seat.state == State::Used) {
+    if (has_vanished && seat.state == State::Used && may_leave(rank)) {
       seat.state = State::Leaving;
       leaving.push_back(rank);
     }

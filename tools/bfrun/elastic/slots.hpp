@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -39,8 +40,9 @@ class Slots {
 
   /// The slots that there are now. They are filled in the order of hosts.
   void set_hosts(std::vector<HostSlots> hosts) { hosts_ = std::move(hosts); }
-  /// The ranks that are to be told to leave, each once.
-  [[nodiscard]] std::vector<int> take_leaving();
+  /// The ranks that are to be told to leave, each once: those whose slots have vanished and that
+  /// `may_leave`, which is asked for one after the other, by rising rank.
+  [[nodiscard]] std::vector<int> take_leaving(const std::function<bool(int rank)>& may_leave);
   /// Fills the slots that are free. New ranks have the lowest numbers that are free.
   /// @param most_now ranks at a time, for this call.
   [[nodiscard]] std::vector<NewRank> fill(int most_now);

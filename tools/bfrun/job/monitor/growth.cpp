@@ -28,6 +28,25 @@ std::string Growth::take_wish(int more) {
   return {};
 }
 
+std::vector<int> Growth::take_leaving(const std::set<int>& members, RanksDue& due) {
+  auto staying = std::ranges::count_if(members, [&](int rank) { return !is_leaving(rank); });
+  return slots_.take_leaving([&](int rank) {
+    if (!members.contains(rank)) {
+      return true;
+    }
+    if (staying <= least_) {
+      if (kept_.insert(rank).second) {
+        due.lines.push_back(fmt::format("rank {} stays until others have joined (--min-np {}): {}",
+                                        rank, least_, reason_of(slots_.host_of(rank))));
+      }
+      return false;
+    }
+    --staying;
+    kept_.erase(rank);
+    return true;
+  });
+}
+
 void Growth::tell(int rank, RanksDue& due, Clock::time_point now) {
   due.leave.push_back(rank);
   leave_by_[rank] = now + kLeaveGrace;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ class Growth {
   enum class By { Discovery, Signals };
 
   /// @param slots those of the first ranks are filled.
-  /// @param least so many ranks the user's signals leave.
+  /// @param least so many ranks the user's signals, and slots that vanish, leave.
   Growth(Slots slots, By by, int least) : slots_(std::move(slots)), by_(by), least_(least) {}
 
   /// The slots that there are now.
@@ -28,8 +29,9 @@ class Growth {
   /// The user asks for a rank more (1), or one fewer (−1). Returns what is said of it.
   [[nodiscard]] std::string take_wish(int more);
 
-  /// The ranks whose slots have vanished, each once.
-  [[nodiscard]] std::vector<int> take_leaving() { return slots_.take_leaving(); }
+  /// The ranks whose slots have vanished, each once. Of the ranks that are there and stay, `members`,
+  /// as many as `least` are kept until others have joined in their place.
+  [[nodiscard]] std::vector<int> take_leaving(const std::set<int>& members, RanksDue& due);
   /// Has one of them, that has a process, told to leave.
   void tell(int rank, RanksDue& due, Clock::time_point now);
   /// One of them has no process, as it was to be started again.
@@ -58,6 +60,7 @@ class Growth {
   By by_;
   int least_;
   std::map<int, Clock::time_point> leave_by_;  ///< ranks that have been told to leave
+  std::set<int> kept_{};                       ///< ranks without a slot of which that was said
 };
 
 }  // namespace bluefog::bfrun

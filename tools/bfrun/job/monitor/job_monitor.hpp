@@ -116,6 +116,8 @@ class JobMonitor {
   [[nodiscard]] std::optional<Overtime::Due> deadline() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
+  /// Whether nobody is left of those that were told to leave.
+  [[nodiscard]] bool have_all_left() const;
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
   void take_restarts(RanksDue& due, Clock::time_point now);

@@ -49,6 +49,9 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   }
   const std::vector<std::string> lost = lost_lines(mpirun);
   lines.insert(lines.end(), lost.begin(), lost.end());
+  if (have_all_left()) {
+    lines.push_back("all ranks have left, as they were told, and none has ended well");
+  }
   if (const auto ended_well = enough_that_ended_well(); ended_well > 0) {
     lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
                                 roster_.size(), job_.enough));
@@ -111,6 +114,9 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (enough_that_ended_well() > 0) {
     return 0;
   }
+  if (have_all_left()) {
+    return 1;
+  }
   if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
     return failures.front().shell_code();
   }
@@ -130,6 +136,10 @@ std::int64_t JobMonitor::enough_that_ended_well() const {
   const bool do_suffice =
       job_.enough > 0 && ended_well >= job_.enough && ended_well < roster_.size();
   return do_suffice && ending_signal_ == 0 ? ended_well : 0;
+}
+
+bool JobMonitor::have_all_left() const {
+  return job_.growth && roster_.size() == 0 && ending_signal_ == 0;
 }
 
 bool JobMonitor::never_started(const ExitStatus& mpirun) const {

@@ -66,7 +66,7 @@ RanksDue JobMonitor::take_due(Clock::time_point now) {
 }
 
 void JobMonitor::tell_to_leave(RanksDue& due, Clock::time_point now) {
-  for (const int rank : job_.growth->take_leaving()) {
+  for (const int rank : job_.growth->take_leaving(respawns_.members(), due)) {
     if (respawns_.remove(rank)) {
       job_.growth->drop(rank, due);
       remove(rank, now);

@@ -67,6 +67,8 @@ class Respawns {
   /// Adds what the launcher is to do at `now`, each thing once.
   /// @param withdrawn receives the ranks whose restart counts no more.
   void take_due(RanksDue& due, Clock::time_point now, std::vector<Withdrawn>& withdrawn);
+  /// The ranks that have joined, and whose processes are there.
+  [[nodiscard]] const std::set<int>& members() const { return members_; }
   /// The time at which there will be something to do.
   [[nodiscard]] std::optional<Clock::time_point> next() const;
 
