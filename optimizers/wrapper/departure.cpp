@@ -1,4 +1,4 @@
-// How a rank leaves the others, who go on.
+// How a rank leaves the others, who hear of it and go on.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -28,6 +28,20 @@ bool are_finite(const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+bool DistributedOptimizer::Training::hears_of_loss(int rank) const {
+  constexpr std::chrono::seconds kLongest(1);
+  const Deadline end = Deadline::after(kLongest);
+  Engine& engine = context_->core().engine();
+  const bool is_named = rank >= 0 && rank < context_->size() && rank != context_->rank();
+  while (!engine.is_revoked() && !(is_named && engine.cause_of_death(rank))) {
+    if (end.expired()) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 void DistributedOptimizer::Training::leave() {
   leaves_ = true;

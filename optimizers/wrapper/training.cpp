@@ -5,17 +5,14 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
-#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/optimizer_state.hpp"
@@ -114,20 +111,6 @@ void DistributedOptimizer::Training::look_for_losses() const {
   if (goes_on() && (waits_for_nobody() || averaging_ == Averaging::Nobody)) {
     context_->core().engine().check_revoked("step");
   }
-}
-
-bool DistributedOptimizer::Training::hears_of_loss(int rank) const {
-  constexpr std::chrono::seconds kLongest(1);
-  const Deadline end = Deadline::after(kLongest);
-  Engine& engine = context_->core().engine();
-  const bool is_named = rank >= 0 && rank < context_->size() && rank != context_->rank();
-  while (!engine.is_revoked() && !(is_named && engine.cause_of_death(rank))) {
-    if (end.expired()) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 template <typename Work>

@@ -36,6 +36,11 @@ sigset_t block_watched_signals() {
 
 }  // namespace
 
+bool is_crash(int number) {
+  constexpr std::array kCrashes{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+  return std::ranges::find(kCrashes, number) != kCrashes.end();
+}
+
 bool ends_programs(int signal_number) {
   return std::ranges::find(kEnding, signal_number) != kEnding.end();
 }

@@ -13,6 +13,9 @@
 
 namespace bluefog::bfrun {
 
+/// Whether a program sends itself this signal by a mistake of its own.
+[[nodiscard]] bool is_crash(int number);
+
 /// Whether the default of `signal_number` is what users send to end a program.
 [[nodiscard]] bool ends_programs(int signal_number);
 

@@ -116,8 +116,9 @@ class JobMonitor {
   [[nodiscard]] std::optional<Overtime::Due> deadline() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
-  /// Whether nobody is left of those that were told to leave.
-  [[nodiscard]] bool have_all_left() const;
+  [[nodiscard]] bool have_all_left() const {
+    return job_.growth && roster_.size() == 0 && ending_signal_ == 0;
+  }
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
   void take_restarts(RanksDue& due, Clock::time_point now);

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <array>
 
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
@@ -14,12 +12,6 @@ namespace {
 /// The code with which prterun ends when it has itself printed what it does not like.
 constexpr int kRefusedByMpirun = 213;
 constexpr int kUsageCode = 2;
-
-/// Whether a program sends itself this signal by a mistake of its own.
-bool is_crash(int signal_number) {
-  constexpr std::array kCrashes{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
-  return std::ranges::find(kCrashes, signal_number) != kCrashes.end();
-}
 
 }  // namespace
 
@@ -111,11 +103,8 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (refused_flags(mpirun)) {
     return kUsageCode;
   }
-  if (enough_that_ended_well() > 0) {
-    return 0;
-  }
-  if (have_all_left()) {
-    return 1;
+  if (have_all_left() || enough_that_ended_well() > 0) {
+    return have_all_left() ? 1 : 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
     return failures.front().shell_code();
@@ -136,10 +125,6 @@ std::int64_t JobMonitor::enough_that_ended_well() const {
   const bool do_suffice =
       job_.enough > 0 && ended_well >= job_.enough && ended_well < roster_.size();
   return do_suffice && ending_signal_ == 0 ? ended_well : 0;
-}
-
-bool JobMonitor::have_all_left() const {
-  return job_.growth && roster_.size() == 0 && ending_signal_ == 0;
 }
 
 bool JobMonitor::never_started(const ExitStatus& mpirun) const {
