@@ -39,6 +39,10 @@ class Turns:
             return True
         return self._are_alike and self._turn == self._before
 
+    def last(self) -> int | None:
+        """The optimizer of the last step of turns, where that is known."""
+        return self._before[-1] if self._are_alike else None
+
     def to_come(self) -> Iterator[int] | None:
         """The optimizers of the steps to come, in their order; None where it is not known."""
         turn, before = self._turn, self._before
