@@ -23,7 +23,13 @@ from bluefog_cpp.errors import (
 from bluefog_cpp.torch._parameters import take_over_state
 from bluefog_cpp.torch._runtime import Runtime, current, has_been_left, leave_now, stop
 from bluefog_cpp.torch._wrapped.handing_over import hand_over
-from bluefog_cpp.torch._wrapped.meeting import check_alike, described_group, statement_of
+from bluefog_cpp.torch._wrapped.meeting import (
+    check_alike,
+    clock_of,
+    described_group,
+    paces_another,
+    statement_of,
+)
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
 
@@ -357,8 +363,8 @@ def meet_if_due(optimizer: Any) -> None:
     if count > 1:
         count = sum(not each.has_ended for each in runtime.optimizers)
     ends_turn = count == 1 or runtime.turns.note(optimizer.number)
-    clock = _clock_of(runtime, optimizer) if count > 1 else optimizer
-    if not ends_turn and _paces_another(runtime, optimizer):
+    clock = clock_of(runtime, optimizer) if count > 1 else optimizer
+    if not ends_turn and paces_another(runtime, optimizer):
         return
     if runtime.leaves and not runtime.has_asked_to_leave and ends_turn:
         runtime.has_asked_to_leave = True
@@ -373,27 +379,6 @@ def meet_if_due(optimizer: Any) -> None:
         leave_now()
     else:
         _go_on(admits=True)
-
-
-def _clock_of(runtime: Runtime, optimizer: Any) -> Any:
-    """The optimizer whose steps say when ranks meet, at the end of a turn: of those that wait for
-    nobody ranks make as many as they like, and would meet in different turns."""
-    if _keeps_step(optimizer):
-        return optimizer
-    return next((each for each in reversed(runtime.optimizers_in_order())
-                 if not each.has_ended and _keeps_step(each)), optimizer)
-
-
-def _keeps_step(optimizer: Any) -> bool:
-    return optimizer.windows_of is None and not optimizer.averages_over_nobody
-
-
-def _paces_another(runtime: Runtime, optimizer: Any) -> bool:
-    """Whether its steps say when ranks meet at the end of those of another one."""
-    last = runtime.turns.last()
-    return last is not None and any(
-        each.number == last and each is not optimizer and _clock_of(runtime, each) is optimizer
-        for each in runtime.optimizers)
 
 
 def _end_all(is_departure: bool) -> None:

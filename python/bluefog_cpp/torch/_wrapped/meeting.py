@@ -55,3 +55,24 @@ def described_group(context: core.Context) -> str:
         numbers = ", ".join(map(str, ranks[-newcomers:]))
         text += f", {newcomers} of them new: rank{'s' if newcomers > 1 else ''} {numbers}"
     return text
+
+
+def clock_of(runtime: Runtime, optimizer: Any) -> Any:
+    """The optimizer whose steps say when ranks meet, at the end of a turn: of those that wait for
+    nobody ranks make as many as they like, and would meet in different turns."""
+    if _keeps_step(optimizer):
+        return optimizer
+    return next((each for each in reversed(runtime.optimizers_in_order())
+                 if not each.has_ended and _keeps_step(each)), optimizer)
+
+
+def _keeps_step(optimizer: Any) -> bool:
+    return optimizer.windows_of is None and not optimizer.averages_over_nobody
+
+
+def paces_another(runtime: Runtime, optimizer: Any) -> bool:
+    """Whether its steps say when ranks meet at the end of those of another one."""
+    last = runtime.turns.last()
+    return last is not None and any(
+        each.number == last and each is not optimizer and clock_of(runtime, each) is optimizer
+        for each in runtime.optimizers)
