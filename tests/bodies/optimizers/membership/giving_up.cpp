@@ -137,7 +137,7 @@ TEST(GivingUp, ValuesThatAreNotFiniteAreKeptFromTheOthers) {
 // The others' step fails with it; they go on once it has ended.
 TEST(GivingUp, OthersGoOnWithoutARankWhoseStepFails) {
   for (const auto algorithm : {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine,
-                               AlgorithmName::GradientTracking, AlgorithmName::GradientAllreduce}) {
+                               AlgorithmName::GradientTracking}) {
     SCOPED_TRACE(AlgorithmName(algorithm).text());
     const auto body = [&](Context& context) {
       const Point point(static_cast<std::uint64_t>(context.rank()));
