@@ -61,7 +61,7 @@ def give_up(reason: str) -> bool:
     if not runtime.shrinks or context.is_applicant or runtime.size == 1:
         stop()
         return False
-    reason = _arguments.utf8(" ".join(reason.split())[:LONGEST_REASON] or "no reason is given")
+    reason = _arguments.utf8(_shortened(" ".join(reason.split())) or "no reason is given")
     context.log_warning(f"give_up: this rank cannot go on: {reason}; the others go on without it")
     problem = ""
     try:
@@ -74,6 +74,15 @@ def give_up(reason: str) -> bool:
     _exit_note.leave()
     stop()
     return False
+
+
+def _shortened(reason: str) -> str:
+    """Its begin, with the error's class, and its end: errors of a data loader's worker have theirs
+    behind a traceback."""
+    if len(reason) <= LONGEST_REASON:
+        return reason
+    begin = LONGEST_REASON // 3
+    return f"{reason[:begin]} ... {reason[begin + 5 - LONGEST_REASON:]}"
 
 
 def _leave(runtime: Runtime, reason: str) -> str:
