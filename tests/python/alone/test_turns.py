@@ -1,9 +1,10 @@
-"""The optimizer that makes the last step of a turn of a program's loop."""
+"""Turns of a program's loop, and the words of a rank that gives up."""
 
 import itertools
 
 import pytest
 
+from bluefog_cpp.torch._wrapped import giving_up
 from bluefog_cpp.torch._wrapped.turns import LONGEST, Turns
 
 
@@ -54,3 +55,23 @@ def test_they_are_not_known_before_a_turn_has_ended_or_in_one_that_is_another():
     assert to_come() is None
     assert to_come(0, 1) is None
     assert to_come(0, 1, 2, 0, 2) is None
+
+
+def test_the_last_optimizer_is_known_once_turns_are_alike():
+    turns = Turns()
+    found = []
+    for number in (0, 1, 2, 0, 1, 2, 0, 1, 2):
+        turns.note(number)
+        found.append(turns.last())
+    assert found == 6 * [None] + 3 * [2]
+    for number in (0, 2, 0):  # a turn that is another
+        turns.note(number)
+    assert turns.last() is None
+
+
+def test_long_reasons_keep_their_begin_and_their_end():
+    assert giving_up._shortened("ValueError: short") == "ValueError: short"
+    found = giving_up._shortened("RuntimeError: in a worker " + 500 * "x" + " KeyError: 'label'")
+    assert len(found) == giving_up.LONGEST_REASON
+    assert found.startswith("RuntimeError: in a worker x") and " ... " in found
+    assert found.endswith("x KeyError: 'label'")
