@@ -25,8 +25,9 @@ namespace bluefog::optimizers {
 /// so that clipping and scaling between `backward` and `step` see them. A parameter without a
 /// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
 /// rank skips it alike. Gradients that a program sets itself count too, where the pass finds them, or
-/// a step without one; one set between pass and step is a `StateError`. On a device the means are there in the order of the stream; the host waits
-/// for the device only where this rank lacks a gradient, once, to hear whether another one has it.
+/// a step without one; one set between pass and step is a `StateError`. On a device the means are
+/// there in the order of the stream; the host waits for the device only where this rank lacks a
+/// gradient, once, to hear whether another one has it.
 ///
 /// With `num_steps_per_communication` k the gradients of k backward passes add up on each rank;
 /// the k-th `step` uses the mean of the sums, the others do nothing, and gradients are not cleared

@@ -27,6 +27,10 @@ bool are_finite(const NamedTensors& tensors) {
   });
 }
 
+std::string reason_or_none(std::string_view why) {
+  return std::string(why.empty() ? "no reason is given" : why);
+}
+
 }  // namespace
 
 bool DistributedOptimizer::Training::hears_of_loss(int rank) const {
@@ -53,9 +57,9 @@ void DistributedOptimizer::Training::share_before_departure() {
   if (!row.sums_gradients && options_.algorithm != AlgorithmName::None) {
     average_floating(*context_, parameters_, "leave");
   }
+  // The end of the one that leaves may interrupt calls that others are still in.
   try {
-    ops::barrier(
-        *context_);  // the end of the one that leaves may interrupt what others are still in
+    ops::barrier(*context_);
   } catch (const RankLostError&) {
     // Another one has passed it, so that all have the mean, and goes on without this rank, which has
     // said that it is at its end.
@@ -77,7 +81,7 @@ bool DistributedOptimizer::Training::begin_to_give_up(std::string_view why) {
   State& own = state();
   // The others are to know before a message comes that is not of their call: it may come another way.
   constexpr std::chrono::milliseconds kUnderWay(20);
-  why_it_gives_up_ = why.empty() ? std::string("no reason is given") : std::string(why);
+  why_it_gives_up_ = reason_or_none(why);
   StepMeeting::give_up(*context_, why_it_gives_up_);
   std::this_thread::sleep_for(kUnderWay);
   own.rest();
@@ -92,7 +96,7 @@ bool DistributedOptimizer::Training::give_up(std::string_view why) {
       fmt::format("this rank's program cannot go on: {}; the others go on without it", why));
   try {
     if (is_in_step_) {
-      StepMeeting::give_up(*context_, why.empty() ? "no reason is given" : why);
+      StepMeeting::give_up(*context_, reason_or_none(why));
       context_->log().warning("it leaves at once, since its last step has failed on all ranks");
     } else if (begin_to_give_up(why)) {
       leave();

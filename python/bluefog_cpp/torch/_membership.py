@@ -237,10 +237,8 @@ def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
             results.append(function())
             core.barrier(runtime.context)
             break
-        except PeerFailure as error:  # of windows, whose calls are not revoked
-            context = runtime.context
-            if not context.shrinks_on_failure or not (
-                    isinstance(error, RankLostError) or _hears_of_loss(context, error.rank)):
+        except PeerFailure as error:
+            if not _is_of_loss(runtime.context, error):
                 raise
         runtime.result_of = number if results else -1
         try:
@@ -263,10 +261,8 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     try:
         return step()
     except (PeerFailure, TimeoutError) as error:
-        if not context.shrinks_on_failure or not (
-                isinstance(error, RankLostError)
-                or (windows_of is not None and isinstance(error, TimeoutError))
-                or (isinstance(error, PeerFailure) and _hears_of_loss(context, error.rank))):
+        is_late = windows_of is not None and isinstance(error, TimeoutError)
+        if not (is_late and context.shrinks_on_failure) and not _is_of_loss(context, error):
             raise
         loss = getattr(error, "result", None)
         if isinstance(error, RankLostError):
@@ -275,11 +271,15 @@ def survived_step(step: Callable[[], Any], windows_of: core.Context | None = Non
     return loss
 
 
-def _hears_of_loss(context: core.Context, rank: int) -> bool:
-    """Whether a rank is lost: a window, or its own word that its step has failed, may come before
-    the context hears of its end. rank: the one that an error names; -1: none."""
+def _is_of_loss(context: core.Context, error: Exception) -> bool:
+    """Whether the others go on without a rank. Its end may come behind the error: calls on windows
+    are not revoked, and a rank whose step fails says so before it ends."""
+    if not context.shrinks_on_failure or not isinstance(error, PeerFailure):
+        return False
+    if isinstance(error, RankLostError):
+        return True
     end = time.monotonic() + 1
-    while not context.is_revoked() and not context.is_gone(rank):
+    while not context.is_revoked() and not context.is_gone(error.rank):
         if time.monotonic() > end:
             return False
         time.sleep(0.001)
@@ -295,8 +295,9 @@ def _take_along(runtime: Runtime) -> None:
                                                      key=lambda each: each.number)}
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
-        "samplers": list(samplers), "made": statement_of(optimizers.values(), samplers.values()),
-        "is_new": joins, "result_of": runtime.result_of,
+        "samplers": list(samplers), "is_new": joins,
+        "made": statement_of(context, optimizers.values(), samplers.values()),
+        "result_of": runtime.result_of,
         "hands_over": runtime.handed.is_due, "handed": runtime.handed.names(),
         "machines": (runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]

@@ -109,9 +109,8 @@ def take_over_counts(call: str, context: core.Context, algorithm: core.Distribut
     not belong together, and begin anew on all."""
     counts = tuple(found[count] for count in COUNTS)
     is_apart = algorithm is not None and counts != counts_of(algorithm)
-    if b"1" not in core.gather_bytes(context, call, b"1" if is_apart else b"0"):
-        return
-    if algorithm is None:
+    apart = core.gather_bytes(context, call, b"1" if is_apart else b"0")
+    if algorithm is None or b"1" not in apart:
         return
     carried = sorted(dict(algorithm.carried()))
     if carried:

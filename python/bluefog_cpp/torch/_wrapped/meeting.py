@@ -11,8 +11,12 @@ from bluefog_cpp.torch._runtime import Runtime
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 
 
-def statement_of(optimizers: Iterable[Any], samplers: Iterable[Any]) -> list[str]:
-    """Lines that a process which joins has in common with the others."""
+def statement_of(context: core.Context, optimizers: Iterable[Any],
+                 samplers: Iterable[Any]) -> list[str]:
+    """Lines that processes which join have in common with the others; none where nobody joins."""
+    epoch, _, _, joined = context.membership
+    if all(since != epoch for _, since in joined):
+        return []
     lines = []
     for number, optimizer in enumerate(optimizers):
         of = [*described_lines(optimizer.wrapped),

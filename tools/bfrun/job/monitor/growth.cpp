@@ -42,7 +42,6 @@ std::vector<int> Growth::take_leaving(const std::set<int>& members, RanksDue& du
       return false;
     }
     --staying;
-    kept_.erase(rank);
     return true;
   });
 }
@@ -87,10 +86,12 @@ std::vector<int> Growth::add(RanksDue& due) {
 
 void Growth::take_left(int rank) {
   leave_by_.erase(rank);
+  kept_.erase(rank);
   slots_.free(rank);
 }
 
 void Growth::take_over(int rank, bool has_failed) {
+  kept_.erase(rank);
   has_failed ? slots_.spoil(rank) : slots_.free(rank);
 }
 

@@ -103,8 +103,8 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (refused_flags(mpirun)) {
     return kUsageCode;
   }
-  if (have_all_left() || enough_that_ended_well() > 0) {
-    return have_all_left() ? 1 : 0;
+  if (const bool is_nobody_left = have_all_left(); is_nobody_left || enough_that_ended_well() > 0) {
+    return is_nobody_left ? 1 : 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
     return failures.front().shell_code();
