@@ -100,7 +100,8 @@ std::string why_no_copies(const DistributedOptimizerOptions& options, const Sche
   }
   return fmt::format(
       "schedule: {} expects at most {} matrices, because ranks keep copies of the model for each of "
-      "them, found a schedule that repeats after {} rounds",
+      "them, found a schedule that repeats after {} rounds; choose another one, "
+      "one-peer-exponential say",
       subject(options), kMostMatrices, schedule.period_steps());
 }
 
