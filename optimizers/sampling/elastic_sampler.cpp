@@ -1,11 +1,13 @@
 #include "optimizers/elastic_sampler.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
+#include "optimizers/sampling/common_deal.hpp"
 #include "optimizers/sampling/deal.hpp"
 
 namespace bluefog::optimizers {
@@ -24,29 +27,31 @@ constexpr const char* kDealAnew = "ElasticSampler::deal_anew";
 
 namespace sampling {
 
-/// The samples of an epoch, by rank.
-struct Deal {
-  std::vector<int> members;  ///< the numbers in the launch of the ranks for which it is
+/// Samples of each rank: those that it has drawn come first.
+struct Draws {
   std::vector<at::Tensor> shares;
-  std::int64_t drawn = 0;  ///< of its own, by this rank
-  bool has_ended = false;  ///< whoever draws knows that there are no more
-  std::shared_ptr<Deal> before{};
+  std::vector<std::int64_t> drawn;
 };
 
-/// The part of a rank in the epoch that the furthest is in.
-struct Standing {
-  std::int64_t epoch = 0;
-  bool is_new = false;
+/// The samples of an epoch, by rank.
+struct Deal {
+  std::int64_t generation = 0;  ///< 0: the first of the epoch; else one more than that of `before`
+  std::vector<int> members;     ///< the numbers in the launch of the ranks for which it is
+  std::vector<at::Tensor> shares;
+  std::int64_t begins = 0;  ///< of its own, drawn by this rank when it was dealt
   std::int64_t drawn = 0;
-  bool has_ended = false;
-  std::vector<int> members{};  ///< of its deal; none: it has none of that epoch
+  bool has_ended = false;  ///< whoever draws knows that there are no more
+  std::shared_ptr<Deal> before{};
 };
 
 }  // namespace sampling
 
 namespace {
 
+using sampling::CommonDeal;
 using sampling::Deal;
+using sampling::Draws;
+using sampling::KnownDeal;
 using sampling::Standing;
 
 std::string bytes_of_numbers(std::span<const std::int64_t> numbers) {
@@ -69,12 +74,36 @@ std::vector<std::vector<std::int64_t>> gather_numbers(Context& context,
   return all;
 }
 
-Standing standing_from(const std::vector<std::int64_t>& numbers) {
-  return {.epoch = numbers[0],
-          .is_new = numbers[1] != 0,
-          .drawn = numbers[2],
-          .has_ended = numbers[3] != 0,
-          .members = {numbers.begin() + 4, numbers.end()}};
+std::int64_t take(std::span<const std::int64_t>& rest) {
+  const std::int64_t number = rest.front();
+  rest = rest.subspan(1);
+  return number;
+}
+
+/// Numbers, as many as the first says.
+template <typename Number>
+std::vector<Number> take_several(std::span<const std::int64_t>& rest) {
+  const auto taken = rest.first(static_cast<std::size_t>(take(rest)));
+  rest = rest.subspan(taken.size());
+  return {taken.begin(), taken.end()};
+}
+
+void append(std::vector<std::int64_t>& numbers, const KnownDeal& known) {
+  numbers.insert(numbers.end(), {known.generation, known.drawn, known.has_ended ? 1 : 0,
+                                 std::ssize(known.members)});
+  numbers.insert(numbers.end(), known.members.begin(), known.members.end());
+}
+
+Standing standing_from(int number, std::span<const std::int64_t> rest) {
+  Standing standing{.number = number, .is_new = take(rest) != 0};
+  while (!rest.empty()) {
+    KnownDeal& known = standing.known.emplace_back();
+    known.generation = take(rest);
+    known.drawn = take(rest);
+    known.has_ended = take(rest) != 0;
+    known.members = take_several<int>(rest);
+  }
+  return standing;
 }
 
 at::Tensor tensor_of(std::vector<std::int64_t> numbers) {
@@ -117,13 +146,19 @@ class ElasticSampler::Deals {
   void deal_anew(Context& context);
 
  private:
-  [[nodiscard]] std::vector<Standing> gather_standings(Context& context);
-  void deal_epoch(Context& context, std::int64_t epoch, const std::vector<int>& members,
-                  const std::vector<Standing>& standings);
-  [[nodiscard]] std::shared_ptr<Deal> common_deal(std::int64_t epoch,
-                                                  const std::vector<int>& members);
-  [[nodiscard]] std::shared_ptr<Deal> deal_of_rank_0(Context& context, std::shared_ptr<Deal> own,
-                                                     bool is_new) const;
+  [[nodiscard]] std::int64_t furthest_epoch(Context& context);
+  [[nodiscard]] std::vector<Standing> gather_standings(Context& context, std::int64_t epoch);
+  [[nodiscard]] std::shared_ptr<Deal> deal_on(Context& context, std::int64_t epoch,
+                                              const CommonDeal& common);
+  [[nodiscard]] std::shared_ptr<Deal> known_deal(std::int64_t epoch, const CommonDeal& common,
+                                                 std::size_t rank);
+  [[nodiscard]] std::vector<at::Tensor> shares_of(Context& context, const CommonDeal& common,
+                                                  const Deal* deal) const;
+  [[nodiscard]] Draws draws_of(Context& context, const CommonDeal& common, const Deal* before,
+                               const Deal* newest) const;
+  [[nodiscard]] std::vector<at::Tensor> drawn_of_later(Context& context, const CommonDeal& common,
+                                                       const Deal* before,
+                                                       const Deal* newest) const;
   void say_what_is_missed(Context& context, std::int64_t epoch,
                           const std::vector<at::Tensor>& shares) const;
 
@@ -149,66 +184,91 @@ std::vector<std::int64_t> ElasticSampler::Deals::next(std::int64_t most) {
   return {first, first + count};
 }
 
-std::vector<Standing> ElasticSampler::Deals::gather_standings(Context& context) {
+std::int64_t ElasticSampler::Deals::furthest_epoch(Context& context) {
   std::int64_t furthest = 0;
   for (const auto& each : gather_numbers(context, {is_new_ ? 0 : epoch_})) {
     furthest = std::max(furthest, each[0]);
   }
-  std::vector<std::int64_t> own{furthest, is_new_ ? 1 : 0, 0, 0};
-  if (const auto found = deals_.find(furthest); found != deals_.end() && !is_new_) {
-    const Deal& deal = *found->second;
-    own = {furthest, 0, deal.drawn, deal.has_ended ? 1 : 0};
-    own.insert(own.end(), deal.members.begin(), deal.members.end());
+  return furthest;
+}
+
+std::vector<Standing> ElasticSampler::Deals::gather_standings(Context& context,
+                                                              std::int64_t epoch) {
+  std::vector<std::int64_t> own{is_new_ ? 1 : 0};
+  for (auto deal = is_new_ ? nullptr : deals_[epoch]; deal; deal = deal->before) {
+    append(own, {.generation = deal->generation,
+                 .members = deal->members,
+                 .drawn = deal->drawn,
+                 .has_ended = deal->has_ended});
   }
   std::vector<Standing> standings;
   for (const auto& each : gather_numbers(context, own)) {
-    standings.push_back(standing_from(each));
+    standings.push_back(standing_from(context.membership().ranks[standings.size()], each));
   }
   return standings;
 }
 
-std::shared_ptr<Deal> ElasticSampler::Deals::common_deal(std::int64_t epoch,
-                                                         const std::vector<int>& members) {
+/// Null where the rank has no part in it.
+std::shared_ptr<Deal> ElasticSampler::Deals::known_deal(std::int64_t epoch,
+                                                        const CommonDeal& common,
+                                                        std::size_t rank) {
+  if (!common.has_part[rank]) {
+    return nullptr;
+  }
   std::shared_ptr<Deal> deal = deals_[epoch];
-  while (deal && deal->members != members) {
+  while (deal && (deal->generation != common.generation || deal->members != common.members)) {
     deal = deal->before;  // ranks were lost while it was dealt anew
   }
   return deal ? deal
-              : std::make_shared<Deal>(
-                    Deal{.members = members,
-                         .shares = dealing_.first_shares(epoch, static_cast<int>(members.size()))});
+              : std::make_shared<Deal>(Deal{.members = common.members,
+                                            .shares = dealing_.first_shares(
+                                                epoch, static_cast<int>(common.members.size()))});
 }
 
-std::shared_ptr<Deal> ElasticSampler::Deals::deal_of_rank_0(Context& context,
-                                                            std::shared_ptr<Deal> own,
-                                                            bool is_new) const {
+/// Shares of the deal's members. Collective where a rank lacks it.
+std::vector<at::Tensor> ElasticSampler::Deals::shares_of(Context& context, const CommonDeal& common,
+                                                         const Deal* deal) const {
+  if (std::ranges::find(common.has_part, false) == common.has_part.end()) {
+    return deal->shares;
+  }
   std::vector<std::int64_t> numbers;
-  if (context.rank() == 0) {
-    numbers.push_back(std::ssize(own->members));
-    numbers.insert(numbers.end(), own->members.begin(), own->members.end());
-    for (const at::Tensor& share : own->shares) {
+  if (static_cast<std::size_t>(context.rank()) == common.giver) {
+    for (const at::Tensor& share : deal->shares) {
       numbers.push_back(share.numel());
       const std::int64_t* const values = share.const_data_ptr<std::int64_t>();
       numbers.insert(numbers.end(), values, values + share.numel());
     }
   }
   const auto parts = gather_numbers(context, numbers);
-  if (!is_new) {
-    return own;
-  }
-  std::span<const std::int64_t> rest(parts.front());
-  const auto take = [&rest](std::int64_t count) {
-    const auto taken = rest.first(static_cast<std::size_t>(count));
-    rest = rest.subspan(taken.size());
-    return std::vector<std::int64_t>(taken.begin(), taken.end());
-  };
-  auto deal = std::make_shared<Deal>();
-  const auto members = take(take(1).front());
-  deal->members.assign(members.begin(), members.end());
+  std::span<const std::int64_t> rest(parts[common.giver]);
+  std::vector<at::Tensor> shares;
   while (!rest.empty()) {
-    deal->shares.push_back(tensor_of(take(take(1).front())));
+    shares.push_back(tensor_of(take_several<std::int64_t>(rest)));
   }
-  return deal;
+  return shares;
+}
+
+/// Samples that each rank has drawn of a later deal. Collective where some rank has one.
+std::vector<at::Tensor> ElasticSampler::Deals::drawn_of_later(Context& context,
+                                                              const CommonDeal& common,
+                                                              const Deal* before,
+                                                              const Deal* newest) const {
+  std::vector<at::Tensor> all(static_cast<std::size_t>(context.size()), tensor_of({}));
+  if (common.is_newest) {
+    return all;
+  }
+  std::vector<std::int64_t> drawn;
+  if (newest != nullptr) {
+    const at::Tensor part =
+        own(*newest).slice(0, before != nullptr ? before->drawn : newest->begins, newest->drawn);
+    const std::int64_t* const first = part.const_data_ptr<std::int64_t>();
+    drawn.assign(first, first + part.numel());
+  }
+  std::size_t rank = 0;
+  for (auto& each : gather_numbers(context, drawn)) {
+    all[rank++] = tensor_of(std::move(each));
+  }
+  return all;
 }
 
 void ElasticSampler::Deals::say_what_is_missed(Context& context, std::int64_t epoch,
@@ -223,48 +283,69 @@ void ElasticSampler::Deals::say_what_is_missed(Context& context, std::int64_t ep
 }
 
 void ElasticSampler::Deals::deal_anew(Context& context) {
-  const std::vector<int>& ranks = context.membership().ranks;
   const auto rank = static_cast<std::size_t>(context.rank());
-  const std::vector<Standing> standings = gather_standings(context);
-  const std::int64_t epoch = standings.front().epoch;
-  const auto first_to_have_begun = std::ranges::max_element(
-      standings, {}, [](const Standing& standing) { return standing.members.size(); });
-  if (!first_to_have_begun->members.empty()) {
-    deal_epoch(context, epoch, first_to_have_begun->members, standings);
+  const std::int64_t epoch = furthest_epoch(context);
+  const auto common = sampling::common_deal(gather_standings(context, epoch));
+  const bool is_taken_in = common ? !common->has_part[rank] : is_new_;
+  if (common) {
+    deals_[epoch] = deal_on(context, epoch, *common);
   }
-  members_ = ranks;
-  number_ = ranks[rank];
-  epoch_ = is_new_ ? epoch : epoch_;
+  members_ = context.membership().ranks;
+  number_ = members_[rank];
+  epoch_ = is_taken_in ? epoch : epoch_;
   is_new_ = false;
 }
 
-void ElasticSampler::Deals::deal_epoch(Context& context, std::int64_t epoch,
-                                       const std::vector<int>& members,
-                                       const std::vector<Standing>& standings) {
+Draws ElasticSampler::Deals::draws_of(Context& context, const CommonDeal& common,
+                                      const Deal* before, const Deal* newest) const {
   const std::vector<int>& ranks = context.membership().ranks;
+  const std::vector<at::Tensor> dealt = shares_of(context, common, before);
+  const std::vector<at::Tensor> later = drawn_of_later(context, common, before, newest);
+  Draws draws{.shares = std::vector<at::Tensor>(ranks.size()), .drawn = common.drawn};
+  const auto put = [&](std::size_t place, const at::Tensor& share, std::int64_t count) {
+    const std::int64_t more = later[place].numel();
+    draws.shares[place] =
+        at::cat({share.slice(0, 0, count), later[place],
+                 share.slice(0, std::min(count + more, share.numel()), share.numel())});
+    draws.drawn[place] = count + more;
+  };
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    if (common.has_part[place]) {
+      const auto member = std::ranges::find(common.members, ranks[place]) - common.members.begin();
+      put(place, dealt[static_cast<std::size_t>(member)], common.drawn[place]);
+      fewest = std::min(fewest, draws.drawn[place]);
+    }
+  }
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    if (!common.has_part[place]) {  // it makes as many steps as whoever has made the fewest
+      put(place, draws.shares[common.giver], fewest);
+    }
+  }
+  return draws;
+}
+
+std::shared_ptr<Deal> ElasticSampler::Deals::deal_on(Context& context, std::int64_t epoch,
+                                                     const CommonDeal& common) {
   const auto rank = static_cast<std::size_t>(context.rank());
-  std::shared_ptr<Deal> before = is_new_ ? nullptr : common_deal(epoch, members);
-  if (standings.back().is_new) {
-    before = deal_of_rank_0(context, before, is_new_);
-  }
-  std::vector<at::Tensor> shares;
-  std::vector<std::int64_t> drawn;
-  for (std::size_t i = 0; i < standings.size(); ++i) {
-    const std::size_t like = standings[i].is_new ? 0 : i;  // it has what the first has
-    const auto at = std::ranges::find(before->members, ranks[like]) - before->members.begin();
-    shares.push_back(before->shares[static_cast<std::size_t>(at)]);
-    drawn.push_back(standings[like].drawn);
-  }
-  if (std::ranges::any_of(standings, &Standing::has_ended)) {
+  const std::shared_ptr<Deal> newest = is_new_ ? nullptr : deals_[epoch];
+  const std::shared_ptr<Deal> before = known_deal(epoch, common, rank);
+  auto [shares, drawn] = draws_of(context, common, before.get(), newest.get());
+  if (common.has_ended) {
     say_what_is_missed(context, epoch, shares);
   } else {
     shares = dealing_.later_shares(epoch, shares, drawn);
   }
-  deals_[epoch] = std::make_shared<Deal>(Deal{.members = ranks,
-                                              .shares = std::move(shares),
-                                              .drawn = drawn[rank],
-                                              .has_ended = standings[rank].has_ended,
-                                              .before = std::move(before)});
+  if (before) {
+    before->before = nullptr;  // everybody has this one
+  }
+  return std::make_shared<Deal>(Deal{.generation = common.generation + 1,
+                                     .members = context.membership().ranks,
+                                     .shares = std::move(shares),
+                                     .begins = drawn[rank],
+                                     .drawn = drawn[rank],
+                                     .has_ended = newest && newest->has_ended,
+                                     .before = before});
 }
 
 ElasticSampler::ElasticSampler(std::int64_t count, const Context& context,

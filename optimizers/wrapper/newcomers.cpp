@@ -1,12 +1,15 @@
 #include "optimizers/wrapper/newcomers.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "optimizers/checks/agreement.hpp"
 #include "optimizers/optimizer_state.hpp"
 #include "optimizers/parameter_collectives.hpp"
 
@@ -75,6 +78,24 @@ void give_newcomers(const Newcomers& newcomers, Context& context, const NamedTen
     }
   }
   broadcast(context, sent, root, call);
+}
+
+void check_order(Context& context, const torch::optim::Optimizer& optimizer,
+                 const NamedTensors& parameters, std::string_view call) {
+  Statement statement;
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const std::vector<at::Tensor>& listed = groups[group].params();
+    for (std::size_t place = 0; place < listed.size(); ++place) {
+      const auto named = std::ranges::find_if(parameters, [&](const NamedTensor& parameter) {
+        return parameter.tensor.is_same(listed[place]);
+      });
+      statement.lines.push_back(
+          fmt::format("optimizer: parameter {} of group {}, {}", place, group,
+                      named != parameters.end() ? named->name : "which is not of the model"));
+    }
+  }
+  check_ranks_agree(context, call, statement);
 }
 
 void give_newcomers_state(const Newcomers& newcomers, Context& context,

@@ -27,6 +27,11 @@ void average_without(const Newcomers& newcomers, Context& context, const NamedTe
 void give_newcomers(const Newcomers& newcomers, Context& context, const NamedTensors& tensors,
                     int root, std::string_view call);
 
+/// Collective. Compares the order of parameters, by which an optimizer's state goes.
+/// @throws MismatchError where ranks list others, or in another order.
+void check_order(Context& context, const torch::optim::Optimizer& optimizer,
+                 const NamedTensors& parameters, std::string_view call);
+
 /// Collective: newcomers get the learning rates and the state of `root`; the others keep their own.
 /// @throws UnsupportedError as `broadcast_optimizer_state`.
 void give_newcomers_state(const Newcomers& newcomers, Context& context,

@@ -323,6 +323,7 @@ int DistributedOptimizer::Training::make_state() {
   }
   if (newcomers_.count > 0) {  // what follows changes something
     (void)agree_on_model(*context_, optimizer_, parameters_, options_);
+    check_order(*context_, optimizer_, parameters_, options_.call_name);
   }
   if (!is_new_ && waits_for_nobody()) {
     counts.steps = counts_.steps();

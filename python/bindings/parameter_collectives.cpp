@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ops/calls/allgather_parts.hpp"
 #include "optimizers/checks/agreement.hpp"
+#include "optimizers/sampling/common_deal.hpp"
 #include "optimizers/sampling/deal.hpp"
 #include "optimizers/wrapper/newcomers.hpp"
 #include "python/bindings/bindings.hpp"
@@ -15,6 +17,26 @@
 namespace bluefog::python {
 
 namespace opt = bluefog::optimizers;
+
+namespace {
+
+/// The fields of a `sampling::KnownDeal`, and of a `sampling::Standing`.
+using KnownTuple = std::tuple<std::int64_t, std::vector<int>, std::int64_t, bool>;
+using StandingTuple = std::tuple<int, bool, std::vector<KnownTuple>>;
+
+std::vector<opt::sampling::Standing> standings_of(const std::vector<StandingTuple>& tuples) {
+  std::vector<opt::sampling::Standing> standings;
+  for (const auto& [number, is_new, known] : tuples) {
+    auto& standing =
+        standings.emplace_back(opt::sampling::Standing{.number = number, .is_new = is_new});
+    for (const auto& [generation, members, drawn, has_ended] : known) {
+      standing.known.push_back({generation, members, drawn, has_ended});
+    }
+  }
+  return standings;
+}
+
+}  // namespace
 
 void bind_parameter_collectives(py::module_& module) {
   module.def(
@@ -58,6 +80,20 @@ void bind_parameter_collectives(py::module_& module) {
       },
       py::arg("count"), py::arg("shuffles"), py::arg("seed"), py::arg("epoch"), py::arg("shares"),
       py::arg("drawn"), "See optimizers/sampling/deal.hpp.");
+  py::class_<opt::sampling::CommonDeal>(module, "CommonDeal")
+      .def_readonly("generation", &opt::sampling::CommonDeal::generation)
+      .def_readonly("members", &opt::sampling::CommonDeal::members)
+      .def_readonly("has_part", &opt::sampling::CommonDeal::has_part)
+      .def_readonly("giver", &opt::sampling::CommonDeal::giver)
+      .def_readonly("drawn", &opt::sampling::CommonDeal::drawn)
+      .def_readonly("has_ended", &opt::sampling::CommonDeal::has_ended)
+      .def_readonly("is_newest", &opt::sampling::CommonDeal::is_newest);
+  module.def(
+      "common_deal",
+      [](const std::vector<StandingTuple>& standings) {
+        return opt::sampling::common_deal(standings_of(standings));
+      },
+      py::arg("standings"), "See optimizers/sampling/common_deal.hpp.");
   module.def(
       "gather_bytes",
       [](Context& context, const std::string& call, const py::bytes& own) {

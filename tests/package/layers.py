@@ -193,6 +193,7 @@ DOORS = {
     "optimizers/buckets/windows/bucket_windows.hpp": ("optimizers/algorithms/",),
     "optimizers/buckets/windows/late_sources.hpp": ("optimizers/algorithms/",),
     "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "pipeline/", "python/"),
+    "optimizers/sampling/common_deal.hpp": ("python/",),
     "optimizers/sampling/deal.hpp": ("python/",),
     "optimizers/wrapper/newcomers.hpp": ("python/",),
     "optimizers/wrapper/states/parameter_states.hpp": ("pipeline/",),

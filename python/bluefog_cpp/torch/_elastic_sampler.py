@@ -119,71 +119,87 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
     def deal_anew(self, newcomers: int = 0) -> None:
         """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
         that the furthest is in. The last `newcomers` ranks have not been there, and get as many of
-        it as the others have before them."""
-        own = {"now": (self._epoch, self._repeats),
-               "deals": [(deal.key, deal.drawn, deal.has_ended, deal.members)
-                         for deal in self._deals.values()]}
+        it as the others have trained on before them."""
         runtime = current()
-        states = [json.loads(each) for each in core.gather_bytes(
-            runtime.context, "shrink", json.dumps(own).encode())]
-        old = states[:len(states) - newcomers]
-        key = max(tuple(each["now"]) for each in old)
-        is_new = runtime.rank >= len(old)
-        if is_new:
+        states = _gathered({"now": (self._epoch, self._repeats),
+                            "deals": [(deal.key, self._trained(deal), deal.known())
+                                      for deal in self._deals.values()]})
+        first_new = len(states) - newcomers
+        key: tuple[int, int] = max(tuple(each["now"]) for each in states[:first_new])
+        parts: list[tuple[int, list[Any]]] = [
+            next(((trained, known) for of, trained, known in each["deals"]
+                  if tuple(of) == key), (0, [])) for each in states]
+        common = core.common_deal([
+            (number, place >= first_new, known)
+            for place, (number, (_, known)) in enumerate(zip(membership().ranks, parts,
+                                                             strict=True))])
+        has_part = common.has_part[runtime.rank] if common else runtime.rank < first_new
+        newest = self._deals.get(key) if runtime.rank < first_new else None
+        if not has_part:
             self._epoch, self._repeats = key
             self._deals.clear()
-        nothing: tuple[Any, ...] = (key, 0, False, [])
-        dealt = [next((deal for deal in each["deals"] if tuple(deal[0]) == key), nothing)
-                 for each in old]
-        members = max((deal[3] for deal in dealt), key=len)
-        if not members:
-            return  # nobody has begun it
-        before = self._deals.get(key)
-        while before is not None and before.members != members:
-            before = before.before  # ranks were lost while it was dealt anew
-        if before is None:
-            before = self._first_deal(key, members)
-        if newcomers:
-            before = self._deal_with(before, newcomers)
-        self._deals[key] = before
+        if common:
+            trained = min(trained for (trained, _), has in zip(parts, common.has_part, strict=True)
+                          if has)
+            self._deals[key] = self._deal_on(key, common, newest, trained)
+            self._deals[key].is_to_be_continued = not has_part
+
+    def _deal_on(self, key: tuple[int, int], common: "core.CommonDeal", newest: "_Deal | None",
+                 trained: int) -> "_Deal":
+        """Collective. newest: this rank's, of the epoch. trained: how many of its own each rank has
+        trained on."""
         left = membership().ranks
-        drawn = [int(deal[1]) for deal in dealt] + newcomers * [int(dealt[0][1])]
-        shares = [before.shares[members.index(rank)] for rank in left[:len(old)]]
-        shares += newcomers * shares[:1]
-        trained = self._trained(before)
-        if any(deal[2] for deal in dealt):
-            self._say_what_is_missed(before, shares)
-            if newcomers:
-                self._deals[key] = _Deal(key, left, shares, drawn[runtime.rank], before)
-                self._deals[key].has_ended = before.has_ended
+        before = newest
+        while before is not None and not before.is_one(common):
+            before = before.before  # ranks were lost while it was dealt anew
+        if before is None and common.has_part[current().rank]:
+            before = self._first_deal(key, common.members)
+        shares = self._shares_of(common, before)
+        drawn = list(common.drawn)
+        later: list[list[int]] = [[]] * len(left)
+        if not common.is_newest:
+            begins = before.drawn if before else newest.begins if newest else 0
+            later = _gathered(newest.own[begins:newest.drawn].tolist() if newest else [])
+        for place in sorted(range(len(left)), key=lambda place: not common.has_part[place]):
+            if not common.has_part[place]:
+                shares[place], drawn[place] = shares[common.giver], trained
+            begin, more = drawn[place], torch.tensor(later[place], dtype=torch.int64)
+            shares[place] = torch.cat((shares[place][:begin], more,
+                                       shares[place][begin + len(more):]))
+            drawn[place] += len(more)
+        if common.has_ended:
+            self._say_what_is_missed(key, shares)
         else:
-            self._deals[key] = self._deal_rest(before, left, shares, drawn)
-        if is_new:  # it makes as many steps as rank 0, whose loader may have asked for more
-            self._deals[key].drawn = trained
-            self._deals[key].is_to_be_continued = True
+            shares = core.later_shares(
+                self._count, self._shuffles, self._seed, key[0], shares, drawn)
+        if before is not None:
+            before.before = None  # everybody has this one
+        now = _Deal(key, left, shares, drawn[current().rank], before, common.generation + 1)
+        now.has_ended = newest is not None and newest.has_ended
+        return now
 
-    def _deal_with(self, deal: "_Deal", newcomers: int) -> "_Deal":
-        """Collective: the deal of rank 0, on all."""
-        runtime = current()
-        state = broadcast_state(
-            "shrink", lambda: {"members": deal.members, "shares": deal.shares,
-                               "trained": self._trained(deal)}, lambda: ["ElasticSampler"], 0)
-        if runtime.rank < runtime.size - newcomers:
-            return deal
-        return _Deal(deal.key, state["members"], state["shares"], state["trained"])
+    def _shares_of(self, common: "core.CommonDeal", deal: "_Deal | None") -> list[torch.Tensor]:
+        """The shares of the ranks, collective where one lacks the deal."""
+        shares = deal.shares if deal is not None else []
+        if not all(common.has_part):
+            shares = broadcast_state("shrink", lambda: shares, lambda: ["ElasticSampler"],
+                                     common.giver)
+        nothing = shares[0][:0]
+        return [shares[common.members.index(number)] if has_part else nothing
+                for number, has_part in zip(membership().ranks, common.has_part, strict=True)]
 
-    def _say_what_is_missed(self, deal: "_Deal", shares: list[torch.Tensor]) -> None:
+    def _say_what_is_missed(self, key: tuple[int, int], shares: list[torch.Tensor]) -> None:
         missed = self._count - len(torch.cat(shares).unique())
         if missed and current().rank == 0:
             current().context.log_warning(
-                f"ElasticSampler: up to {missed} samples of epoch {deal.key[0]} are missed: those "
+                f"ElasticSampler: up to {missed} samples of epoch {key[0]} are missed: those "
                 "of ranks that were lost when others had drawn all of their own")
 
-    def _deal_rest(self, before: "_Deal", left: list[int], shares: list[torch.Tensor],
-                   drawn: list[int]) -> "_Deal":
-        later = core.later_shares(
-            self._count, self._shuffles, self._seed, before.key[0], shares, drawn)
-        return _Deal(before.key, left, later, drawn[current().rank], before)
+
+def _gathered(own: Any) -> list[Any]:
+    """Collective: what each rank has."""
+    parts = core.gather_bytes(current().context, "shrink", json.dumps(own).encode())
+    return [json.loads(part) for part in parts]
 
 
 def _loader_that_draws() -> "weakref.ref[Any] | None":
@@ -203,19 +219,29 @@ class _Deal:
     """The samples of an epoch, by rank."""
 
     def __init__(self, key: tuple[int, int], members: list[int], shares: list[torch.Tensor],
-                 drawn: int = 0, before: "_Deal | None" = None):
+                 drawn: int = 0, before: "_Deal | None" = None, generation: int = 0):
         self.key = key
         """The epoch, and how often it had been begun before."""
         self.members = members
         """The numbers in the launch of the ranks for which it is."""
         self.shares = shares
-        self.drawn = drawn
-        """How many of its own this rank has drawn."""
+        self.begins = self.drawn = drawn
+        """How many of its own this rank had drawn at first, and has drawn."""
         self.has_ended = False
         """Whether whoever draws knows that there are no more."""
         self.before = before
+        self.generation = generation
+        """0: the first of the epoch; else one more than that of the deal before."""
         self.is_to_be_continued = False
         """Whether others have begun it, and this rank has not."""
+
+    def is_one(self, common: "core.CommonDeal") -> bool:
+        return (self.generation, self.members) == (common.generation, common.members)
+
+    def known(self) -> list[tuple[int, list[int], int, bool]]:
+        """It and those before it, as `common_deal` takes them."""
+        before = self.before.known() if self.before is not None else []
+        return [(self.generation, self.members, self.drawn, self.has_ended), *before]
 
     @property
     def own(self) -> torch.Tensor:

@@ -27,8 +27,10 @@ from bluefog_cpp.torch._wrapped.meeting import (
     check_alike,
     clock_of,
     described_group,
+    graph_for_newcomers,
     paces_another,
     statement_of,
+    take_graph,
 )
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
@@ -299,13 +301,15 @@ def _take_along(runtime: Runtime) -> None:
         "made": statement_of(context, optimizers.values(), samplers.values()),
         "result_of": runtime.result_of,
         "hands_over": runtime.handed.is_due, "handed": runtime.handed.names(),
-        "machines": (runtime.machine_before, context.machine_rank)}).encode())]
+        "graph": graph_for_newcomers(runtime),
+        "machines": (*runtime.machine_before, context.machine_rank)}).encode())]
     old = [each for each in states if not each["is_new"]]
     newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
     if not old:
         raise StateError(f"rank {runtime.rank}, enter: expected a rank that was there before, "
                          "found that all of them are lost, with all that they had")
-    runtime.move_machines([tuple(each["machines"]) for each in old], newcomers > 0)
+    runtime.move_machines([(before, now) for before, _, now in (each["machines"] for each in old)],
+                          newcomers > 0, states[0]["machines"][1])
     runtime.furthest_survived_call = max(each["survived"] for each in old)
     runtime.results_of = [each["result_of"] for each in old]
     # One that a rank had not made yet, or has let go, is not everybody's.
@@ -313,6 +317,8 @@ def _take_along(runtime: Runtime) -> None:
               for what in ("optimizers", "samplers")}
     for place, state in enumerate(states[len(old):], len(old)):
         check_alike(runtime, place, state, common, states[0]["handed"], states[0]["made"])
+    if newcomers:
+        take_graph(runtime, states[0]["graph"])
     if joins:  # it has made them in the same order, and may have others of the same number
         runtime.survived_calls = runtime.furthest_survived_call
         common = {"optimizers": set(optimizers), "samplers": set(samplers)}

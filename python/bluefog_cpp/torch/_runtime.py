@@ -218,27 +218,27 @@ class Runtime:
             context.use_device(former.device)
 
     @property
-    def machine_before(self) -> int:
-        """This rank's machine in the group that has had the graph of machines."""
-        return self._former.own_machine if self._former else self.context.machine_rank
+    def machine_before(self) -> tuple[int, bool]:
+        """This rank's machine in the group that has had the graph of machines; whether it had."""
+        former = self._former
+        return ((former.own_machine, former.machine_topology is not None) if former else
+                (self.context.machine_rank, self.machine_topology is not None))
 
     def settle(self) -> None:
         """All has moved. Until then another group may take this one's place: without a rank that
         is lost, or a process that was to join and cannot."""
         self._former = None
 
-    def move_machines(self, places: list[tuple[int, int]], has_grown: bool) -> None:
+    def move_machines(self, places: list[tuple[int, int]], has_grown: bool, is_set: bool) -> None:
         """The graph of the machines that are left, in their new order, with the weights by which
-        ranks get what the graph of all ranks gives them without the lost ones.
-
-        places: of each rank that was there before, its machine before and now.
-        """
+        ranks get what the graph of all ranks gives them without the lost ones. places: of each rank
+        that was there before, its machine before and now. is_set: whether rank 0 had a graph."""
         former = self._former
         topology = former.machine_topology if former else None
-        if former is None or topology is None:
+        if former is None or not is_set or not (topology or has_grown):
             return
         graph, is_weighted = default_graph(self.context.machine_count), False
-        if not has_grown:
+        if topology and not has_grown:
             now_of = dict(places)
             left = sorted(now_of)
             matrix = matrix_of("shrink", "machine topology", topology.graph, topology.is_weighted)

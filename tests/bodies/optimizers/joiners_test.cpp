@@ -208,6 +208,32 @@ TEST(Joiners, AnotherModelKeepsOutWhoJoinsAlone) {
       });
 }
 
+// The optimizer's state goes by it: momentum would be that of the other weight, without a word.
+TEST(Joiners, AnotherOrderOfParametersKeepsOutWhoJoins) {
+  const auto body = [](Context& context) {
+    const bool joins = context.is_applicant();
+    torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::Linear(3, 3));
+    std::vector<at::Tensor> listed = model->parameters();
+    if (joins) {
+      std::swap(listed[0], listed[2]);
+    }
+    torch::optim::SGD sgd(listed, torch::optim::SGDOptions(kJoinersRate).momentum(kMomentum));
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, *model, {});
+    if (joins) {
+      EXPECT_THAT(error_of<MismatchError>([&] { optimizer.join(); }),
+                  AllOf(HasSubstr("parameter 0 of group 0, 1.weight"), HasSubstr("rank 2")));
+      return;
+    }
+    while (optimizer.context().membership().lost.empty()) {
+      model->forward(at::ones({2, 3})).sum().backward();
+      optimizer.step();
+    }
+    EXPECT_EQ(optimizer.context().size(), 2);
+    optimizer.finish();
+  };
+  with_applicants(2, body, 1, body);
+}
+
 TEST(Joiners, AScheduleIsMadeForTheNewNumber) {
   const auto body = [](Context& context) {
     const bool joins = context.is_applicant();

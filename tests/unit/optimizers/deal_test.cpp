@@ -9,6 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "optimizers/sampling/common_deal.hpp"
+
 namespace bluefog::optimizers {
 namespace {
 
@@ -75,6 +77,68 @@ TEST(Dealing, OneThatHasDrawnMoreThanItsPartGetsNothing) {
   const auto later = dealing.later_shares(0, shares, {4, 0});
   EXPECT_THAT(numbers_of(later[0]), ElementsAre(0, 2, 4, 6));
   EXPECT_THAT(numbers_of(later[1]), ElementsAre(1, 3, 5, 7));
+}
+
+using sampling::common_deal;
+using sampling::KnownDeal;
+using sampling::Standing;
+
+const KnownDeal kFirst{.generation = 0, .members = {0, 1, 2}, .drawn = 20};
+const KnownDeal kSecond{.generation = 1, .members = {0, 1, 2, 3}, .drawn = 25};
+
+TEST(CommonDeal, IsNothingWhereNobodyHasBegun) {
+  EXPECT_FALSE(common_deal({{.number = 0}, {.number = 1}, {.number = 3, .is_new = true}}));
+}
+
+TEST(CommonDeal, IsTheNewestThatAllHave) {
+  const auto common = common_deal({{.number = 0, .known = {kSecond, kFirst}},
+                                   {.number = 1, .known = {kFirst}},
+                                   {.number = 3, .known = {kSecond}}});
+  ASSERT_TRUE(common);
+  EXPECT_EQ(common->generation, 0);
+  EXPECT_THAT(common->members, ElementsAre(0, 1, 2));
+  EXPECT_THAT(common->has_part, ElementsAre(true, true, false));
+  EXPECT_EQ(common->giver, 0U);
+  EXPECT_THAT(common->drawn, ElementsAre(20, 20, 0));
+  EXPECT_FALSE(common->is_newest);
+  EXPECT_FALSE(common->has_ended);
+
+  const auto second = common_deal({{.number = 0, .known = {kSecond, kFirst}},
+                                   {.number = 3, .known = {kSecond}},
+                                   {.number = 4, .is_new = true}});
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->generation, 1);
+  EXPECT_THAT(second->has_part, ElementsAre(true, true, false));
+  EXPECT_TRUE(second->is_newest);
+}
+
+// The same ranks may have dealt twice: a process has joined, and is lost.
+TEST(CommonDeal, TellsDealsOfTheSameRanksApart) {
+  const KnownDeal third{.generation = 2, .members = {0, 1, 2}, .drawn = 30};
+  const auto common = common_deal({{.number = 0, .known = {third, kSecond, kFirst}},
+                                   {.number = 1, .known = {kSecond, kFirst}}});
+  ASSERT_TRUE(common);
+  EXPECT_EQ(common->generation, 1);
+}
+
+TEST(CommonDeal, OfTheFirstAnyRankHasPart) {
+  const auto common = common_deal({{.number = 0}, {.number = 1, .known = {kFirst}}});
+  ASSERT_TRUE(common);
+  EXPECT_THAT(common->has_part, ElementsAre(true, true));
+  EXPECT_THAT(common->drawn, ElementsAre(0, 20));
+}
+
+// Two meetings took in one process each, and all that were there before are lost.
+TEST(CommonDeal, IsThatOfTheMostWhereNoneIsEverybodys) {
+  const KnownDeal later{.generation = 1, .members = {0, 1, 4, 5}, .drawn = 20, .has_ended = true};
+  const auto common = common_deal({{.number = 3, .known = {kSecond, kFirst}},
+                                   {.number = 4, .known = {later, kFirst}},
+                                   {.number = 5, .known = {later, kFirst}}});
+  ASSERT_TRUE(common);
+  EXPECT_THAT(common->members, ElementsAre(0, 1, 4, 5));
+  EXPECT_THAT(common->has_part, ElementsAre(false, true, true));
+  EXPECT_EQ(common->giver, 1U);
+  EXPECT_TRUE(common->has_ended);
 }
 
 }  // namespace

@@ -4,7 +4,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+import networkx as nx
+
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import default_graph
 from bluefog_cpp.errors import MismatchError
 from bluefog_cpp.torch._parameters import described_lines
 from bluefog_cpp.torch._runtime import Runtime
@@ -14,8 +17,7 @@ from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 def statement_of(context: core.Context, optimizers: Iterable[Any],
                  samplers: Iterable[Any]) -> list[str]:
     """Lines that processes which join have in common with the others; none where nobody joins."""
-    epoch, _, _, joined = context.membership
-    if all(since != epoch for _, since in joined):
+    if not _has_newcomers(context):
         return []
     lines = []
     for number, optimizer in enumerate(optimizers):
@@ -25,6 +27,33 @@ def statement_of(context: core.Context, optimizers: Iterable[Any],
         lines += [f"optimizer {number}: {line}" for line in of]
     return lines + [f"sampler {number}: {sampler.described()}"
                     for number, sampler in enumerate(samplers)]
+
+
+def _has_newcomers(context: core.Context) -> bool:
+    epoch, _, _, joined = context.membership
+    return any(since == epoch for _, since in joined)
+
+
+def graph_for_newcomers(runtime: Runtime) -> tuple[bool, list[tuple[int, int, float]]] | None:
+    """Rank 0's, which processes that join may not have set. None: the default one."""
+    own = runtime.topology
+    if runtime.rank > 0 or own.is_default or not _has_newcomers(runtime.context):
+        return None
+    return own.is_weighted, [(int(i), int(j), float(weight))
+                             for i, j, weight in own.graph.edges.data("weight", 1.0)]
+
+
+def take_graph(runtime: Runtime, given: tuple[bool, list[tuple[int, int, float]]] | None) -> None:
+    """Rank 0's, on all ranks."""
+    if runtime.rank == 0 or (given is None and runtime.topology.is_default):
+        return
+    graph, maker = default_graph(runtime.size), runtime.topology.maker
+    if given is not None:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(runtime.size))
+        graph.add_weighted_edges_from(given[1])
+    runtime.topology = runtime.make_topology("enter", graph, given is not None and given[0])
+    runtime.topology.is_default, runtime.topology.maker = given is None, maker
 
 
 def check_alike(runtime: Runtime, place: int, state: dict[str, Any], common: dict[str, set[int]],
