@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 namespace bluefog {
@@ -25,6 +26,17 @@ std::uint32_t descriptor_limit() noexcept {
 }
 
 bool is_out_of_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }
+
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    if (std::uint64_t kibibytes = 0; name == "MemAvailable:" && file >> kibibytes) {
+      return kibibytes * 1024;
+    }
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::numeric_limits<std::uint64_t>::max();
+}
 
 std::string reason_of(int error, const std::string& process) {
   std::string text = std::strerror(error);

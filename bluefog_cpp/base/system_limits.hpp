@@ -16,6 +16,10 @@ void raise_descriptor_limit() noexcept;
 /// Whether a system error says that no descriptor is left: for this process, or on this machine.
 [[nodiscard]] bool is_out_of_descriptors(int error) noexcept;
 
+/// Memory of this machine that is free or can be made so, in bytes; the largest number where the
+/// system does not tell.
+[[nodiscard]] std::uint64_t available_memory();
+
 /// The text of a system error, and the limit of this process behind it where there is one: that of
 /// descriptors for EMFILE, of addresses for ENOMEM.
 /// @param error a value of `errno`.

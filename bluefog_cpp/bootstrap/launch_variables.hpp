@@ -10,7 +10,7 @@ namespace bluefog {
 using LaunchVariables = std::map<std::string, std::string>;
 
 /// The ways to start several ranks, for messages.
-inline constexpr std::string_view kWaysToStart = "bfrun, Open MPI's mpirun or srun --mpi=pmix";
+inline constexpr std::string_view kWaysToStart = "bfrun, torchrun, Open MPI's mpirun or srun";
 
 /// A launcher, and its variables for a process's rank and for the number of ranks.
 struct LaunchNaming {

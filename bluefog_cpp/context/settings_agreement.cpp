@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/own_problem.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_sharing.hpp"
@@ -46,7 +47,8 @@ std::string_view word_of(NetworkChoice choice) {
 
 /// The settings on which the way to connect depends: the same on all ranks.
 Lines common_settings(const Settings& settings) {
-  return {fmt::format("BLUEFOG_TRANSPORT {}",
+  return {fmt::format("bluefog_cpp {}", own_version()),
+          fmt::format("BLUEFOG_TRANSPORT {}",
                       settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),
           fmt::format("BLUEFOG_NETWORK {}", word_of(settings.network)),
           fmt::format("BLUEFOG_ON_FAILURE {}",

@@ -120,11 +120,18 @@ void Source::throw_left_out(const MessageHeader& later, const ExchangeCall& call
 
 void Source::reject(const MessageHeader& header, const ExchangeCall& call) const {
   const Envelope& own = call.spec.envelope;
-  const bool differs_in_bytes = header.envelope.matches(own);
+  const bool is_same = header.envelope.matches(own);
+  const bool sees_another_graph = is_same && is_offering(own.kind);
+  const bool differs_in_bytes = is_same && !sees_another_graph;
   std::string both = fmt::format(
       "rank {} called {}{}, rank {} called {}{}", rank_, header.envelope.describe(),
       differs_in_bytes ? fmt::format(" and sent {} bytes", header.bytes) : "", call.rank,
       own.describe(), differs_in_bytes ? fmt::format(" and expected {} bytes", bytes_) : "");
+  if (sees_another_graph) {
+    both +=
+        "; they see different graphs of this step: are all ranks at the same step of the same "
+        "schedule?";
+  }
   const bool sender_compares = header.envelope.kind == OpKind::TopologyCheck;
   if (sender_compares != (own.kind == OpKind::TopologyCheck)) {
     both += fmt::format(
@@ -133,9 +140,11 @@ void Source::reject(const MessageHeader& header, const ExchangeCall& call) const
         sender_compares ? rank_ : call.rank, sender_compares ? call.rank : rank_);
   }
   const bool sender_offers = is_offering(header.envelope.kind);
-  Envelope as_own = header.envelope;
-  as_own.kind = own.kind;
-  if (sender_offers != is_offering(own.kind) && as_own.matches(own)) {
+  Envelope own_in_place = own;
+  own_in_place.kind = offering(own.kind);
+  Envelope in_place = header.envelope;
+  in_place.kind = offering(in_place.kind);
+  if (sender_offers != is_offering(own.kind) && in_place.matches(own_in_place)) {
     both += fmt::format(
         "; rank {} knows the whole step's graph (as from a schedule, or where the call compares "
         "plans) and forms sums where buffers lie, and rank {} does not",

@@ -26,6 +26,20 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
       fmt::format("shared memory: {} of {} bytes failed: {}", what, bytes, reason_of(errno)));
 }
 
+/// Checks that the machine has as much: it would end a process that touches more.
+void check_memory(std::size_t bytes) {
+  constexpr std::size_t kLarge = std::size_t{64} << 20U;
+  if (bytes < kLarge) {
+    return;
+  }
+  if (const std::uint64_t available = available_memory(); bytes > available) {
+    throw TransportError(
+        fmt::format("shared memory: {} bytes are needed, but of this machine's memory {} bytes are "
+                    "available",
+                    bytes, available));
+  }
+}
+
 UniqueFd make_memory() {
 #if defined(MFD_NOEXEC_SEAL)
   UniqueFd fd(::memfd_create("bluefog", MFD_CLOEXEC | MFD_NOEXEC_SEAL));
@@ -148,6 +162,7 @@ std::uint64_t HostArena::take(std::size_t bytes) noexcept {
 
 void HostArena::back(std::uint64_t place, std::size_t bytes) {
   check_file_size(place + bytes);
+  check_memory(bytes);
   int result = 0;
   do {
     result = ::fallocate(fd_.get(), 0, static_cast<off_t>(place), static_cast<off_t>(bytes));

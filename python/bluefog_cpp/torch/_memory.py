@@ -27,8 +27,8 @@ def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) ->
     torch.from_blob.
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
-    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the
-    system admits.
+    Raises InvalidArgument, ArgumentTypeError; TransportError beyond what the machine has
+    available, or the system admits.
     """
     runtime = current()
     shape = checked("shared_zeros", "size", _shape, size)

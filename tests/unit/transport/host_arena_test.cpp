@@ -162,6 +162,17 @@ TEST(HostArena, TheLimitOfDescriptorsIsRaisedAndNamed) {
   }));
 }
 
+// The system would end a process that touches it.
+TEST(HostArena, MoreThanTheMachineHasIsRefused) {
+  const auto arena = HostArena::create();
+  const std::uint64_t bytes = available_memory() + (std::uint64_t{1} << 32U);
+  EXPECT_NE(error_of<TransportError>([&] {
+              arena->back(arena->take(bytes), bytes);
+            }).find("of this machine's memory"),
+            std::string::npos);
+  arena->back(arena->take(1 << 20), 1 << 20);
+}
+
 TEST(HostArena, LimitsOfFilesAndAddressesAreNamed) {
   EXPECT_TRUE(holds_in_child([] {
     const auto arena = HostArena::create();
