@@ -22,7 +22,7 @@ double quantile(std::vector<double> values, double q) {
 }
 
 std::vector<double> slowest(Context& context, const std::vector<double>& own) {
-  std::vector<double> worst(own.size(), 0.0);
+  std::vector<double> worst = own;
   for (const std::vector<double>& theirs : ops::allgather_parts(context, "benchmark", own)) {
     for (std::size_t i = 0; i < worst.size(); ++i) {
       worst[i] = std::max(worst[i], theirs[i]);

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -27,6 +26,7 @@
 #include "benchmarks/operations/contestant.hpp"
 #include "benchmarks/operations/measurement.hpp"
 #include "benchmarks/rounds.hpp"
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "ops/collectives.hpp"
 
 namespace {
@@ -65,20 +65,6 @@ std::vector<Contestant> contestants_of(const Setting& setting,
   return all;
 }
 
-/// Memory of this machine that is free or can be, in bytes; infinity if the machine does not say.
-double available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name; file >> name;) {
-    if (name == "MemAvailable:") {
-      double kibibytes = 0;
-      file >> kibibytes;
-      return kibibytes * 1024;
-    }
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return std::numeric_limits<double>::infinity();
-}
-
 /// Removes the contestants that all ranks' memory does not suffice for; the last one, the limit, is
 /// served first. @return the removed ones.
 std::vector<Contestant> take_out_too_large(const Setting& setting,
@@ -88,7 +74,7 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
   Context& context = setting.context;
   const MachineLayout& hosts = context.hosts();
   const auto ranks = static_cast<double>(hosts.ranks_of(hosts.machine_of(context.rank())).size());
-  double budget = kShare * available_bytes() / ranks;
+  double budget = kShare * static_cast<double>(bluefog::available_memory()) / ranks;
   bluefog::ops::broadcast(context, {.data = &budget, .count = 1, .dtype = Dtype::Float64}, 0);
   const double buffer =
       static_cast<double>(setting.count) * static_cast<double>(bluefog::size_of(setting.dtype));
