@@ -50,6 +50,43 @@ TEST(JobMonitor, AnMpirunThatOutlivesItsRanksIsKilled) {
   }
 }
 
+TEST(JobMonitor, ASignalCutsAJobShortWhoseRanksTakeItWell) {
+  for (const bool is_late : {false, true}) {
+    JobMonitor monitor({.ranks = 1, .starter = "bfrun"});
+    const auto begin = JobMonitor::Clock::now();
+    static_cast<void>(monitor.take(started(0), begin));
+    if (is_late) {
+      static_cast<void>(monitor.take(ended(0, 0), begin));
+    }
+    monitor.take_signal(SIGTERM, begin);
+    static_cast<void>(monitor.take(ended(0, 0), begin));
+    EXPECT_EQ(monitor.exit_code(ExitStatus{}), is_late ? 0 : 128 + SIGTERM);
+  }
+}
+
+TEST(JobMonitor, AJobWhoseRanksHaveOnlyLeftHasFailed) {
+  for (const bool has_one_ended : {false, true}) {
+    JobMonitor monitor({.ranks = 3, .enough = 1, .starter = "bfrun"});
+    const auto begin = JobMonitor::Clock::now();
+    for (int rank = 0; rank < 3; ++rank) {
+      static_cast<void>(monitor.take(started(rank), begin));
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      RankReport left = started(rank);
+      left.kind = RankReport::Kind::Departed;
+      if (rank < 2 || !has_one_ended) {
+        static_cast<void>(monitor.take(left, begin));
+      }
+      static_cast<void>(monitor.take(ended(rank, 0), begin));
+    }
+    EXPECT_EQ(monitor.exit_code(ExitStatus{}), has_one_ended ? 0 : 1);
+    if (!has_one_ended) {
+      EXPECT_THAT(monitor.closing_lines(ExitStatus{}),
+                  ElementsAre("all ranks have left before the end of their work"));
+    }
+  }
+}
+
 TEST(JobMonitor, AfterAFailureNoRankIsWaitedForThatHasNotStarted) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();

@@ -293,7 +293,7 @@ TEST(JobMonitor, AJobToldToEndEndsBySignal) {
   EXPECT_EQ(monitor.exit_code({1, 0}), 1);
   monitor.take_signal(SIGTERM);
   EXPECT_EQ(monitor.exit_code({1, 0}), 143);
-  EXPECT_EQ(monitor.exit_code({0, 0}), 0);
+  EXPECT_EQ(monitor.exit_code({0, 0}), 143);
 }
 
 TEST(JobMonitor, AFailureBeforeTheSignalCounts) {

@@ -236,6 +236,10 @@ bool HostLine::hear(Guest& guest, const Listener& listener) const {
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) {
     return true;
   }
+  if (guest.rank >= 0 && !guest.is_kept) {
+    guest.is_kept = count > 0;
+    return guest.is_kept;  // else the watcher has another one
+  }
   if (guest.rank >= 0) {
     if (count < 0) {
       listener.on_lost(guest.rank,
@@ -299,6 +303,8 @@ HostLineEnd::HostLineEnd(std::string_view place, int rank) {
   if (socket_.get() < 0) {
     return;
   }
+  constexpr char kKept = 'k';
+  (void)::send(socket_.get(), &kKept, 1, MSG_NOSIGNAL);
   ::fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
   look_after(socket_.get(), known->silence);
 }

@@ -17,7 +17,8 @@ inline constexpr const char* kHostLineVariable = "BFRUN_HOST_LINE";
 /// The ear of bfrun for the watchers on other machines, by which it learns that one of these cannot
 /// be reached any more: mpirun waits for ever for what a lost machine would have said.
 ///
-/// A connection of TCP to each watcher, on which nothing is said after the greeting. The systems at
+/// A connection of TCP to each watcher, on which nothing is said after the greeting but which of its
+/// connections the watcher keeps. The systems at
 /// both ends look whether the other one is there, so that a rank may compute, or be stopped, for as
 /// long as it likes. Who does not show the secret is dropped. A watcher that cannot connect, past a
 /// firewall for instance, is not looked after.
@@ -48,7 +49,8 @@ class HostLine {
   struct Guest {
     Descriptor socket;
     std::string greeting;
-    int rank = -1;  ///< −1 until it has greeted
+    int rank = -1;         ///< −1 until it has greeted
+    bool is_kept = false;  ///< the watcher, which tries several addresses at once, has said so
   };
 
   void accept_guests();

@@ -134,6 +134,7 @@ void JobMonitor::take_signal(int number, Clock::time_point now) {
   ending_signal_ = number;
   ending_since_ = now;
   failed_before_signal_ = !failures_.all().empty();
+  was_cut_short_ = std::ssize(roster_.ended()) < roster_.size();
 }
 
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {

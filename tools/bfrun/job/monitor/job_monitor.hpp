@@ -116,9 +116,7 @@ class JobMonitor {
   [[nodiscard]] std::optional<Overtime::Due> deadline() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
-  [[nodiscard]] bool have_all_left() const {
-    return job_.growth && roster_.size() == 0 && ending_signal_ == 0;
-  }
+  [[nodiscard]] std::string how_all_have_left() const;
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
   void take_restarts(RanksDue& due, Clock::time_point now);
@@ -133,6 +131,7 @@ class JobMonitor {
   int ending_signal_ = 0;  ///< the first that asked the whole job to end
   Clock::time_point ending_since_;
   bool failed_before_signal_ = false;
+  bool was_cut_short_ = false;                     ///< ranks were there when it came
   std::optional<Clock::time_point> failed_since_;  ///< a rank is gone whose failure ends the job
   std::optional<Clock::time_point> gone_since_;    ///< all ranks that can be there are gone
   std::set<int> lost_;                             ///< ranks of hosts that cannot be reached

@@ -41,8 +41,8 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   }
   const std::vector<std::string> lost = lost_lines(mpirun);
   lines.insert(lines.end(), lost.begin(), lost.end());
-  if (have_all_left()) {
-    lines.push_back("all ranks have left, as they were told, and none has ended well");
+  if (const std::string left = how_all_have_left(); !left.empty()) {
+    lines.push_back(left);
   }
   if (const auto ended_well = enough_that_ended_well(); ended_well > 0) {
     lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
@@ -97,14 +97,15 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   // The ranks' end counts, and not what has become of mpirun after it.
   const bool by_ranks = is_overdue || (is_crash(mpirun.killed_by) && is_settled);
   const int code = by_ranks ? 0 : mpirun.shell_code();
-  if (ending_signal_ != 0 && !failed_before_signal_ && (code != 0 || is_overdue || !is_lossless)) {
+  if (ending_signal_ != 0 && !failed_before_signal_ &&
+      (code != 0 || is_overdue || !is_lossless || was_cut_short_)) {
     return 128 + ending_signal_;
   }
   if (refused_flags(mpirun)) {
     return kUsageCode;
   }
-  if (const bool is_nobody_left = have_all_left(); is_nobody_left || enough_that_ended_well() > 0) {
-    return is_nobody_left ? 1 : 0;
+  if (const bool is_left = !how_all_have_left().empty(); is_left || enough_that_ended_well() > 0) {
+    return is_left ? 1 : 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
     return failures.front().shell_code();
@@ -120,11 +121,19 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   return failed == roster_.ended().end() ? 0 : failed->second.shell_code();
 }
 
+std::string JobMonitor::how_all_have_left() const {
+  if (job_.growth && roster_.size() == 0 && ending_signal_ == 0) {
+    return "all ranks have left, as they were told, and none has ended well";
+  }
+  const bool have_left = respawns_.have_only_left() && failures_.all().empty();
+  return have_left && ending_signal_ == 0 ? "all ranks have left before the end of their work" : "";
+}
+
 std::int64_t JobMonitor::enough_that_ended_well() const {
   const std::int64_t ended_well = roster_.ended_well();
   const bool do_suffice =
       job_.enough > 0 && ended_well >= job_.enough && ended_well < roster_.size();
-  return do_suffice && ending_signal_ == 0 ? ended_well : 0;
+  return do_suffice && ending_signal_ == 0 && !respawns_.have_only_left() ? ended_well : 0;
 }
 
 bool JobMonitor::never_started(const ExitStatus& mpirun) const {

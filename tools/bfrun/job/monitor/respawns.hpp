@@ -69,6 +69,8 @@ class Respawns {
   void take_due(RanksDue& due, Clock::time_point now, std::vector<Withdrawn>& withdrawn);
   /// The ranks that have joined, and whose processes are there.
   [[nodiscard]] const std::set<int>& members() const { return members_; }
+  /// Whether ranks have left the others before the end of their work, and none has come to it.
+  [[nodiscard]] bool have_only_left() const { return !departed_.empty() && !ended_well_; }
   /// The time at which there will be something to do.
   [[nodiscard]] std::optional<Clock::time_point> next() const;
 
