@@ -27,7 +27,8 @@ at::Tensor without(const std::vector<at::Tensor>& shares, const std::vector<std:
                    std::int64_t count) {
   at::Tensor is_left = at::ones({count}, at::kBool);
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    is_left.index_fill_(0, shares[i].slice(0, 0, firsts[i]), false);
+    const at::Tensor first = shares[i].slice(0, 0, firsts[i]);
+    is_left.index_fill_(0, first.masked_select(first.ge(0)), false);
   }
   return is_left;
 }
@@ -54,12 +55,15 @@ std::vector<at::Tensor> Dealing::later_shares(std::int64_t epoch,
   }
   const std::int64_t all =
       std::accumulate(drawn.begin(), drawn.end(), std::int64_t{0}) + rest.numel();
-  const std::int64_t total = quotient_up(all, std::ssize(shares));
+  // Whoever has drawn more, since loaders fetch ahead, trains on all of it.
+  const std::int64_t total =
+      std::max(quotient_up(all, std::ssize(shares)), std::ranges::max(drawn));
   std::int64_t wanted = 0;
   for (const std::int64_t each : drawn) {
     wanted += std::max<std::int64_t>(total - each, 0);
   }
-  const at::Tensor padded = repeated(rest.numel() > 0 ? rest : shares.front(), wanted);
+  const at::Tensor padded =
+      repeated(rest.numel() > 0 ? rest : at::arange(count, at::kLong), wanted);
   std::vector<at::Tensor> later;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {

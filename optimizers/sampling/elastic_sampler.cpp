@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -319,7 +320,9 @@ Draws ElasticSampler::Deals::draws_of(Context& context, const CommonDeal& common
   }
   for (std::size_t place = 0; place < ranks.size(); ++place) {
     if (!common.has_part[place]) {  // it makes as many steps as whoever has made the fewest
-      put(place, draws.shares[common.giver], fewest);
+      put(place,
+          at::cat({at::full({fewest}, -1, at::kLong), draws.shares[common.giver].slice(0, fewest)}),
+          fewest);
     }
   }
   return draws;

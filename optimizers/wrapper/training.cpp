@@ -275,9 +275,9 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
   }
   newcomers_ = {};
   if (!former_) {
-    former_ = {.ranks = context_->membership().ranks, .schedule = options_.schedule};
+    former_ = {
+        .ranks = context_->membership().ranks, .schedule = options_.schedule, .growths = growths_};
   }
-  options_.schedule = schedule_for(*other);
   context_ = std::move(other);
   if (state_) {
     counts_ = state_->counts();
@@ -292,15 +292,13 @@ int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> other) {
   }
 }
 
-std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Context& other) const {
-  const std::vector<int>& ranks = other.membership().ranks;
-  const std::vector<int> left = ranks_left(former_->ranks, ranks);
-  if (is_new_ || left.size() < ranks.size()) {
+std::optional<Schedule> DistributedOptimizer::Training::schedule_now(bool has_grown) const {
+  if (has_grown) {
     if (options_.make_schedule) {
-      return options_.make_schedule(other);
+      return options_.make_schedule(*context_);
     }
-    if (former_->schedule && other.rank() == 0) {
-      other.log().warning(
+    if (former_->schedule && context_->rank() == 0) {
+      context_->log().warning(
           "shrink: the schedule that was given does not fit ranks that are new: the default one "
           "goes on in its place");
     }
@@ -309,14 +307,20 @@ std::optional<Schedule> DistributedOptimizer::Training::schedule_for(const Conte
   if (!former_->schedule) {
     return std::nullopt;
   }
+  const std::vector<int> left = ranks_left(former_->ranks, context_->membership().ranks);
   const std::vector<int> lost = others(left, static_cast<int>(former_->ranks.size()));
   return former_->schedule->without(lost).among(left);
 }
 
 int DistributedOptimizer::Training::make_state() {
-  CommonCounts counts = agree_on_counts(
-      *context_,
-      is_new_ ? std::nullopt : std::optional(OwnCounts{counts_.steps(), counts_.rounds()}));
+  const std::vector<int>& ranks = context_->membership().ranks;
+  const OwnCounts own{.steps = counts_.steps(),
+                      .rounds = counts_.rounds(),
+                      .growths = former_->growths,
+                      .has_grown = ranks_left(former_->ranks, ranks).size() < ranks.size() ? 1 : 0};
+  CommonCounts counts = agree_on_counts(*context_, is_new_ ? std::nullopt : std::optional(own));
+  options_.schedule = schedule_now(counts.has_grown);
+  growths_ = counts.growths;
   newcomers_ = {.count = counts.newcomers, .is_one = is_new_};
   if (!waits_for_nobody()) {
     context_->core().note_first_step(counts.steps);

@@ -76,8 +76,8 @@ class DistributedOptimizer::Training {
   void leave_at_once();
   /// For good. @param why a clause.
   void end(std::string why);
-  /// Of the ranks of `other`.
-  [[nodiscard]] std::optional<Schedule> schedule_for(const Context& other) const;
+  /// The one that goes on over the ranks of `context_`, or begins anew.
+  [[nodiscard]] std::optional<Schedule> schedule_now(bool has_grown) const;
   /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
   int make_state();
   /// Collective: parameters, and what else has to be equal, as they were on the furthest rank, or
@@ -105,8 +105,10 @@ class DistributedOptimizer::Training {
   struct Former {
     std::vector<int> ranks;  ///< their numbers in the launch
     std::optional<Schedule> schedule;
+    std::int64_t growths = 0;
   };
   std::optional<Former> former_{};
+  std::int64_t growths_ = 0;  ///< how often the schedule began anew, since ranks were new
   /// Whether this rank leaves at the next meeting.
   bool leaves_ = false;
   /// Why its program cannot go on, where it does so for that; else empty.

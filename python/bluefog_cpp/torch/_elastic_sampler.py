@@ -4,7 +4,7 @@ import itertools
 import json
 import sys
 import weakref
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import torch
@@ -61,12 +61,18 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
     def _trained(self, deal: "_Deal") -> int:
         """How many of this rank's samples its loader has handed out: it may have asked for more,
-        and have workers fetch them ahead."""
-        loader = self._loader() if self._loader is not None else None
-        if loader is None:
+        and have workers fetch them ahead. All, where the pass is over."""
+        if self._loader is None or deal.drawn == 0:
             return deal.drawn
-        each = int(getattr(loader._index_sampler, "batch_size", 1))
-        return min(deal.drawn, self._began_at + int(loader._num_yielded) * each)
+        loader = self._loader()
+        if loader is None:
+            return len(deal.own)
+        asked = deal.drawn - self._began_at
+        # A batch sampler of the program's own may not tell; batches are alike then.
+        each = getattr(loader._index_sampler, "batch_size", None)
+        batches = int(getattr(loader, "_send_idx", loader._num_yielded))
+        share = each if each is not None else asked / max(batches, 1)
+        return min(deal.drawn, self._began_at + round(int(loader._num_yielded) * share))
 
     def described(self) -> str:
         """Its data and order, in words."""
@@ -116,25 +122,24 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return _Deal(key, members, core.first_shares(
             self._count, self._shuffles, self._seed, key[0], len(members)))
 
-    def deal_anew(self, newcomers: int = 0) -> None:
+    def deal_anew(self, is_new: Sequence[bool]) -> None:
         """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
-        that the furthest is in. The last `newcomers` ranks have not been there, and get as many of
-        it as the others have trained on before them."""
+        that the furthest is in. is_new: of each rank, whether it has not been there before: it gets
+        as many of it as the others have trained on before it."""
         runtime = current()
         states = _gathered({"now": (self._epoch, self._repeats),
                             "deals": [(deal.key, self._trained(deal), deal.known())
                                       for deal in self._deals.values()]})
-        first_new = len(states) - newcomers
-        key: tuple[int, int] = max(tuple(each["now"]) for each in states[:first_new])
+        key: tuple[int, int] = max(tuple(each["now"]) for new, each in
+                                   zip(is_new, states, strict=True) if not new)
         parts: list[tuple[int, list[Any]]] = [
             next(((trained, known) for of, trained, known in each["deals"]
                   if tuple(of) == key), (0, [])) for each in states]
         common = core.common_deal([
-            (number, place >= first_new, known)
-            for place, (number, (_, known)) in enumerate(zip(membership().ranks, parts,
-                                                             strict=True))])
-        has_part = common.has_part[runtime.rank] if common else runtime.rank < first_new
-        newest = self._deals.get(key) if runtime.rank < first_new else None
+            (number, new, known) for number, new, (_, known)
+            in zip(membership().ranks, is_new, parts, strict=True)])
+        has_part = common.has_part[runtime.rank] if common else not is_new[runtime.rank]
+        newest = None if is_new[runtime.rank] else self._deals.get(key)
         if not has_part:
             self._epoch, self._repeats = key
             self._deals.clear()
@@ -142,7 +147,9 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             trained = min(trained for (trained, _), has in zip(parts, common.has_part, strict=True)
                           if has)
             self._deals[key] = self._deal_on(key, common, newest, trained)
-            self._deals[key].is_to_be_continued = not has_part
+            waits = newest.is_to_be_continued if newest is not None else not has_part
+            now = self._deals[key]
+            now.is_to_be_continued = waits and now.drawn < len(now.own)
 
     def _deal_on(self, key: tuple[int, int], common: "core.CommonDeal", newest: "_Deal | None",
                  trained: int) -> "_Deal":
@@ -162,7 +169,9 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             later = _gathered(newest.own[begins:newest.drawn].tolist() if newest else [])
         for place in sorted(range(len(left)), key=lambda place: not common.has_part[place]):
             if not common.has_part[place]:
-                shares[place], drawn[place] = shares[common.giver], trained
+                before_it = torch.full((trained,), -1)  # no samples of its own
+                shares[place] = torch.cat((before_it, shares[common.giver][trained:]))
+                drawn[place] = trained
             begin, more = drawn[place], torch.tensor(later[place], dtype=torch.int64)
             shares[place] = torch.cat((shares[place][:begin], more,
                                        shares[place][begin + len(more):]))
@@ -189,7 +198,8 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
                 for number, has_part in zip(membership().ranks, common.has_part, strict=True)]
 
     def _say_what_is_missed(self, key: tuple[int, int], shares: list[torch.Tensor]) -> None:
-        missed = self._count - len(torch.cat(shares).unique())
+        all_shares = torch.cat(shares)
+        missed = self._count - len(all_shares[all_shares >= 0].unique())
         if missed and current().rank == 0:
             current().context.log_warning(
                 f"ElasticSampler: up to {missed} samples of epoch {key[0]} are missed: those "

@@ -27,10 +27,10 @@ from bluefog_cpp.torch._wrapped.meeting import (
     check_alike,
     clock_of,
     described_group,
-    graph_for_newcomers,
+    graphs_of,
     paces_another,
     statement_of,
-    take_graph,
+    take_graphs,
 )
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 from bluefog_cpp.torch._wrapped.steering import forget_ranks
@@ -295,30 +295,33 @@ def _take_along(runtime: Runtime) -> None:
                   if not each.has_ended}
     samplers = {each.number: each for each in sorted(runtime.samplers,
                                                      key=lambda each: each.number)}
+    runtime.move_machines()
     states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
         "survived": runtime.survived_calls, "optimizers": list(optimizers),
         "samplers": list(samplers), "is_new": joins,
-        "made": statement_of(context, optimizers.values(), samplers.values()),
         "result_of": runtime.result_of,
         "hands_over": runtime.handed.is_due, "handed": runtime.handed.names(),
-        "graph": graph_for_newcomers(runtime),
-        "machines": (*runtime.machine_before, context.machine_rank)}).encode())]
+        "graphs": graphs_of(runtime)}).encode())]
+    is_new = [each["is_new"] for each in states]
     old = [each for each in states if not each["is_new"]]
-    newcomers = runtime.newcomers = len(states) - len(old)  # they are behind
+    newcomers = runtime.newcomers = len(states) - len(old)
     if not old:
         raise StateError(f"rank {runtime.rank}, enter: expected a rank that was there before, "
                          "found that all of them are lost, with all that they had")
-    runtime.move_machines([(before, now) for before, _, now in (each["machines"] for each in old)],
-                          newcomers > 0, states[0]["machines"][1])
+    first = states.index(old[0])
+    take_graphs(runtime, first, old[0]["graphs"])
     runtime.furthest_survived_call = max(each["survived"] for each in old)
     runtime.results_of = [each["result_of"] for each in old]
     # One that a rank had not made yet, or has let go, is not everybody's.
     common = {what: set.intersection(*(set(each[what]) for each in old))
               for what in ("optimizers", "samplers")}
-    for place, state in enumerate(states[len(old):], len(old)):
-        check_alike(runtime, place, state, common, states[0]["handed"], states[0]["made"])
     if newcomers:
-        take_graph(runtime, states[0]["graph"])
+        made = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps(
+            statement_of(optimizers.values(), samplers.values())).encode())]
+        for place, state in enumerate(states):
+            if state["is_new"]:
+                check_alike(runtime, place, state, common, old[0]["handed"],
+                            (made[place], made[first]))
     if joins:  # it has made them in the same order, and may have others of the same number
         runtime.survived_calls = runtime.furthest_survived_call
         common = {"optimizers": set(optimizers), "samplers": set(samplers)}
@@ -336,9 +339,9 @@ def _take_along(runtime: Runtime) -> None:
     if waiting:
         context.note_first_step(max(each.core.step_count for each in waiting))
     for number in sorted(common["samplers"]):
-        samplers[number].deal_anew(newcomers)
+        samplers[number].deal_anew(is_new)
     if context.rank == 0:
-        context.log_warning(f"shrink: {described_group(context)}")
+        context.log_warning(f"shrink: {described_group(context, is_new)}")
 
 
 def _move(runtime: Runtime, optimizer: Any, newcomers: int, joins: bool) -> None:

@@ -184,8 +184,7 @@ class Runtime:
         """Goes on over the ranks of `context`, which a shrink has made; optimizers do not yet."""
         former, self.context = self.context, context
         self._former = self._former or FormerGroup(
-            former.membership[1], self.topology, self.machine_topology, former.machine_rank,
-            former.machine_of_ranks)
+            former.membership[1], self.topology, self.machine_topology, former.machine_of_ranks)
         ranks, before, topology = context.membership[1], self._former.ranks, self._former.topology
         has_grown = former.is_applicant or not set(ranks) <= set(before)
         self.rank, self.size = context.rank, context.size
@@ -217,41 +216,34 @@ class Runtime:
         if former.device is not None:
             context.use_device(former.device)
 
-    @property
-    def machine_before(self) -> tuple[int, bool]:
-        """This rank's machine in the group that has had the graph of machines; whether it had."""
-        former = self._former
-        return ((former.own_machine, former.machine_topology is not None) if former else
-                (self.context.machine_rank, self.machine_topology is not None))
-
     def settle(self) -> None:
         """All has moved. Until then another group may take this one's place: without a rank that
         is lost, or a process that was to join and cannot."""
         self._former = None
 
-    def move_machines(self, places: list[tuple[int, int]], has_grown: bool, is_set: bool) -> None:
+    def move_machines(self) -> None:
         """The graph of the machines that are left, in their new order, with the weights by which
-        ranks get what the graph of all ranks gives them without the lost ones. places: of each rank
-        that was there before, its machine before and now. is_set: whether rank 0 had a graph."""
-        former = self._former
+        ranks get what the graph of all ranks gives them without the lost ones."""
+        former, context = self._former, self.context
         topology = former.machine_topology if former else None
-        if former is None or not is_set or not (topology or has_grown):
+        if former is None or topology is None:
             return
-        graph, is_weighted = default_graph(self.context.machine_count), False
-        if topology and not has_grown:
-            now_of = dict(places)
+        machines = dict(zip(context.membership[1], context.machine_of_ranks, strict=True))
+        graph, is_weighted = default_graph(context.machine_count), False
+        if set(machines) <= set(former.ranks):
+            now_of = {before: machines[rank] for before, rank in
+                      zip(former.machine_of_ranks, former.ranks, strict=True) if rank in machines}
             left = sorted(now_of)
             matrix = matrix_of("shrink", "machine topology", topology.graph, topology.is_weighted)
-            ranks = set(self.context.membership[1])
-            lost = [place_ for place_, rank in enumerate(former.ranks) if rank not in ranks]
+            lost = [place_ for place_, rank in enumerate(former.ranks) if rank not in machines]
             numbers = {place_: now_of[machine] for place_, machine in enumerate(left)}
             without = matrix.machines_without(former.machine_of_ranks, lost)
             graph = nx.relabel_nodes(graph_of(without.among(left)), numbers)
             is_weighted = True
         elif self.rank == 0:
-            self.context.log_warning("shrink: the graph of machines that was set does not fit "
-                                     "ranks that are new: the default one takes its place; set "
-                                     "another one in on_shrink")
+            context.log_warning("shrink: the graph of machines that was set does not fit ranks "
+                                "that are new: the default one takes its place; set another one "
+                                "in on_shrink")
         self.machine_topology = self.make_machine_topology("shrink", graph, is_weighted)
 
     def drain_optimizers(self) -> None:

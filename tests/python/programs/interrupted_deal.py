@@ -1,5 +1,5 @@
 """A rank is killed in the very meeting that takes a process in, when some ranks have dealt the
-samples anew and others have not: `interrupted_deal.py BFRUN`."""
+samples anew and others have not, or before all have: `interrupted_deal.py BFRUN [CASE …]`."""
 
 import copy
 import os
@@ -16,6 +16,7 @@ import preloaded
 FIRST_VICTIM, SECOND_VICTIM = 2, 1
 DIES_IN = 12
 SAMPLES = 803
+CASES = ("dealt", "early")
 
 
 def interrupt(bf, sampler, rank: int) -> None:
@@ -25,16 +26,16 @@ def interrupt(bf, sampler, rank: int) -> None:
 
     deal_anew = sampler.deal_anew
 
-    def dies(newcomers: int = 0) -> None:
-        deal_anew(newcomers)
-        if newcomers:
+    def dies(is_new) -> None:
+        deal_anew(is_new)
+        if any(is_new):
             time.sleep(0.2)  # the others' calls have ended
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def has_not_dealt(newcomers: int = 0) -> None:
+    def has_not_dealt(is_new) -> None:
         before = copy.copy(sampler._deals)
-        deal_anew(newcomers)
-        if newcomers:
+        deal_anew(is_new)
+        if any(is_new):
             sampler._deals = before
             context = current().context
             while not context.is_gone(SECOND_VICTIM):
@@ -45,21 +46,39 @@ def interrupt(bf, sampler, rank: int) -> None:
     sampler.deal_anew = {0: has_not_dealt, SECOND_VICTIM: dies}.get(rank, deal_anew)
 
 
-def training() -> None:
+def end_early(bf, optimizer) -> None:
+    move = optimizer._distributed.move_to
+
+    def dies_in_the_meeting(*arguments):
+        if bf.membership().joined:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return move(*arguments)
+
+    optimizer._distributed.move_to = dies_in_the_meeting
+
+
+def training(case: str) -> None:
     import torch
 
     import bluefog_cpp.torch as bf
 
     joins, number = os.environ.get("BLUEFOG_JOIN") == "1", int(os.environ["RANK"])
-    bf.init()
+    if joins:
+        bf.init()
+    else:
+        bf.init(bf.RingGraph)
     model = torch.nn.Linear(20, 1)
     optimizer = bf.DistributedAdaptThenCombineOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1), model)
     data = [(torch.full((20,), float(i)), i) for i in range(SAMPLES)]
+    # Without epochs: each pass is one more than the last. It is dealt before the other one.
+    checked = bf.ElasticSampler(range(90), shuffle=False)
     sampler = bf.ElasticSampler(data, seed=3)
     loader = torch.utils.data.DataLoader(data, batch_size=5, sampler=sampler)
-    if not joins:
+    if case == "dealt" and not joins:
         interrupt(bf, sampler, number)
+    elif number == SECOND_VICTIM and not joins:
+        end_early(bf, optimizer)
     bf.enter()
     step, epoch, last = 0, sampler.epoch, 1000
     while epoch <= last:
@@ -80,6 +99,9 @@ def training() -> None:
         everybody = bf.survive(lambda own=seen: bf.allreduce(own, average=False))
         assert (everybody > 0).all(), (epoch, (everybody == 0).sum())
         assert everybody.sum() < SAMPLES + 30, (epoch, everybody.sum())
+        own_pass = torch.tensor([len(list(checked))])
+        passes = bf.survive(lambda own=own_pass: bf.allgather(own))
+        assert (passes == passes[0]).all() and passes[0] > 0, (epoch, passes)
         if bf.membership().joined:
             last = min(last, epoch + 2)
         epoch += 1
@@ -88,21 +110,24 @@ def training() -> None:
           flush=True)
 
 
-def check(bfrun: str) -> None:
-    with preloaded.Server() as server:
-        job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1",
-                              *server.command(__file__, "--rank")],
-                             capture_output=True, text=True, timeout=120, check=False,
-                             env=server.environment)
+def check(bfrun: str, server: preloaded.Server, case: str) -> None:
+    job = subprocess.run([bfrun, "-np", "4", "--min-np", "2", "--respawn", "1",
+                          *server.command(__file__, "--rank", case)],
+                         capture_output=True, text=True, timeout=120, check=False,
+                         env=server.environment)
     ends = re.findall(r"ranks \[[\d, ]+\], lost \[[\d, ]+\]", job.stdout)
     expected = 3 * ["ranks [0, 3, 4], lost [2, 1]"]
-    if job.returncode != 0 or ends != expected or "interrupted" not in job.stdout:
-        sys.exit(f"expected {expected} after an interrupted meeting, found {ends}, exit code "
-                 f"{job.returncode}\n{job.stdout}\n{job.stderr}")
+    was_interrupted = "interrupted" in job.stdout or case != "dealt"
+    if job.returncode != 0 or ends != expected or not was_interrupted:
+        sys.exit(f"{case}: expected {expected} after an interrupted meeting, found {ends}, exit "
+                 f"code {job.returncode}\n{job.stdout}\n{job.stderr}")
+    print(f"{case}: passed", flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--rank":
-        training()
+        training(sys.argv[2])
     else:
-        check(sys.argv[1])
+        with preloaded.Server() as started:
+            for name in sys.argv[2:] or CASES:
+                check(sys.argv[1], started, name)

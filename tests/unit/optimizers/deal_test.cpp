@@ -79,6 +79,32 @@ TEST(Dealing, OneThatHasDrawnMoreThanItsPartGetsNothing) {
   EXPECT_THAT(numbers_of(later[1]), ElementsAre(1, 3, 5, 7));
 }
 
+// Loaders have fetched ahead: what they have is trained on, and nobody makes fewer steps.
+TEST(Dealing, AllDrawAsManyAsWhoHasDrawnMost) {
+  const Dealing dealing{.count = 6, .shuffles = false};
+  auto shares = dealing.first_shares(0, 1);
+  shares.resize(3, at::full({6}, -1, at::kLong));
+  const auto later = dealing.later_shares(0, shares, {4, 0, 0});
+  for (const at::Tensor& share : later) {
+    EXPECT_EQ(share.numel(), 4);
+  }
+  EXPECT_EQ(times(later).size(), 6);
+}
+
+// A process that joins begins where the others are: what these drew before counts for them alone.
+TEST(Dealing, ANewRankHasDrawnNothingOfWhatOthersHad) {
+  const Dealing dealing{.count = 10, .shuffles = false};
+  const at::Tensor nothing = at::full({3}, -1, at::kLong);
+  const auto together =
+      dealing.later_shares(0, {dealing.first_shares(0, 1).front(), nothing}, {3, 3});
+  EXPECT_EQ(together[1].numel(), 7);
+  EXPECT_TRUE(at::equal(together[1].slice(0, 0, 3), nothing));
+  EXPECT_EQ(dealing.missed_by(together), 0);
+  const auto alone = dealing.later_shares(0, {together[1]}, {4});
+  EXPECT_EQ(times(alone).size(), 11);  // all ten, and no sample three times
+  EXPECT_EQ(dealing.missed_by(alone), 0);
+}
+
 using sampling::common_deal;
 using sampling::KnownDeal;
 using sampling::Standing;

@@ -12,5 +12,4 @@ class FormerGroup(NamedTuple):
     topology: Any
     machine_topology: Any
     """The graph of machines, if one was set."""
-    own_machine: int
     machine_of_ranks: list[int]

@@ -14,11 +14,8 @@ from bluefog_cpp.torch._runtime import Runtime
 from bluefog_cpp.torch._wrapped.model_parts import buffers_of
 
 
-def statement_of(context: core.Context, optimizers: Iterable[Any],
-                 samplers: Iterable[Any]) -> list[str]:
-    """Lines that processes which join have in common with the others; none where nobody joins."""
-    if not _has_newcomers(context):
-        return []
+def statement_of(optimizers: Iterable[Any], samplers: Iterable[Any]) -> list[str]:
+    """Lines that processes which join have in common with the others."""
     lines = []
     for number, optimizer in enumerate(optimizers):
         of = [*described_lines(optimizer.wrapped),
@@ -29,42 +26,53 @@ def statement_of(context: core.Context, optimizers: Iterable[Any],
                     for number, sampler in enumerate(samplers)]
 
 
-def _has_newcomers(context: core.Context) -> bool:
-    epoch, _, _, joined = context.membership
-    return any(since == epoch for _, since in joined)
+_Graph = tuple[bool, list[tuple[int, int, float]]]
+"""Whether weights count, and the edges."""
 
 
-def graph_for_newcomers(runtime: Runtime) -> tuple[bool, list[tuple[int, int, float]]] | None:
-    """Rank 0's, which processes that join may not have set. None: the default one."""
-    own = runtime.topology
-    if runtime.rank > 0 or own.is_default or not _has_newcomers(runtime.context):
-        return None
-    return own.is_weighted, [(int(i), int(j), float(weight))
-                             for i, j, weight in own.graph.edges.data("weight", 1.0)]
+def graphs_of(runtime: Runtime) -> list[_Graph | None]:
+    """Those of the first rank that is not new, of ranks and of machines, are everybody's: newcomers
+    may have set none, and where a meeting was interrupted when some ranks had ended it, these come
+    from another group than the rest. None: the default one of ranks, and none of machines."""
+    ranks = None if runtime.topology.is_default else runtime.topology
+    return [(each.is_weighted, [(int(i), int(j), float(weight))
+                                for i, j, weight in each.graph.edges.data("weight", 1.0)])
+            if each is not None and not runtime.is_new else None
+            for each in (ranks, runtime.machine_topology)]
 
 
-def take_graph(runtime: Runtime, given: tuple[bool, list[tuple[int, int, float]]] | None) -> None:
-    """Rank 0's, on all ranks."""
-    if runtime.rank == 0 or (given is None and runtime.topology.is_default):
+def take_graphs(runtime: Runtime, giver: int, given: list[_Graph | None]) -> None:
+    """Those that rank `giver` has, on all others."""
+    if runtime.rank == giver:
         return
-    graph, maker = default_graph(runtime.size), runtime.topology.maker
-    if given is not None:
-        graph = nx.DiGraph()
-        graph.add_nodes_from(range(runtime.size))
-        graph.add_weighted_edges_from(given[1])
-    runtime.topology = runtime.make_topology("enter", graph, given is not None and given[0])
-    runtime.topology.is_default, runtime.topology.maker = given is None, maker
+    ranks, machines = given
+    maker = runtime.topology.maker
+    runtime.topology = runtime.make_topology(
+        "shrink", default_graph(runtime.size) if ranks is None else _graph(runtime.size, ranks),
+        ranks is not None and ranks[0])
+    runtime.topology.is_default, runtime.topology.maker = ranks is None, maker
+    runtime.machine_topology = None if machines is None else runtime.make_machine_topology(
+        "shrink", _graph(runtime.context.machine_count, machines), machines[0])
+
+
+def _graph(nodes: int, given: _Graph) -> nx.DiGraph:
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_weighted_edges_from(given[1])
+    return graph
 
 
 def check_alike(runtime: Runtime, place: int, state: dict[str, Any], common: dict[str, set[int]],
-                handed: list[str], made: list[str]) -> None:
-    """Raises MismatchError where a process that joins has not made what the others have."""
+                handed: list[str], made: tuple[list[str], list[str]]) -> None:
+    """Raises MismatchError where a process that joins has not made what the others have.
+
+    made: its `statement_of`, and that of one of these."""
     for what, expected in common.items():
         if len(state[what]) != len(expected):
             raise MismatchError(
                 f"rank {runtime.rank}, enter: expected as many {what} on a process that joins as "
                 f"the others have, {len(expected)}, found {len(state[what])} on rank {place}")
-    for own, expected_line in itertools.zip_longest(state["made"], made, fillvalue="nothing"):
+    for own, expected_line in itertools.zip_longest(*made, fillvalue="nothing"):
         if own != expected_line:
             raise MismatchError(
                 f"rank {runtime.rank}, enter: expected a process that joins to have what the "
@@ -76,16 +84,16 @@ def check_alike(runtime: Runtime, place: int, state: dict[str, Any], common: dic
             f"{', '.join(state['handed']) or 'none'} on rank {place}")
 
 
-def described_group(context: core.Context) -> str:
+def described_group(context: core.Context, is_new: list[bool]) -> str:
     """"3 ranks go on without rank 1 (…)"."""
-    epoch, ranks, lost, joined = context.membership
-    newcomers = sum(since == epoch for _, since in joined)
+    epoch, ranks, lost, _ = context.membership
+    newcomers = sum(is_new)
     text = f"{len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on"
     without = ", ".join(f"rank {each[0]} ({each[2]})" for each in lost if each[1] == epoch)
     if without or not newcomers:
         text += f" without {without or 'any other one'}"
     if newcomers:
-        numbers = ", ".join(map(str, ranks[-newcomers:]))
+        numbers = ", ".join(str(rank) for rank, new in zip(ranks, is_new, strict=True) if new)
         text += f", {newcomers} of them new: rank{'s' if newcomers > 1 else ''} {numbers}"
     return text
 
