@@ -102,6 +102,7 @@ InPlaceStep ComponentSum::next(ExchangeSpec& spec, std::uint64_t call) {
   switch (stage_) {
     case InPlaceStage::Begin:
       stage_ = InPlaceStage::Offers;
+      call_ = call;
       make_offer();
       describe_offers(spec);
       return InPlaceStep::Exchange;
@@ -260,10 +261,10 @@ void ComponentSum::check_graph(std::size_t place) const {
   constexpr std::size_t kNamed = 16;
   const std::span<const int> ranks(group_.ranks.data(), std::min(group_.ranks.size(), kNamed));
   throw MismatchError(fmt::format(
-      "rank {}, neighbor_allreduce: expected rank {} to see the step's graph as this rank does, in "
-      "which messages tie ranks {}{} together, found that it sees another one; are all ranks at the "
+      "rank {}, {}, neighbor_allreduce: expected rank {} to see the step's graph as this rank does, "
+      "in which messages tie ranks {}{} together, found that it sees another one; are all ranks at the "
       "same step of the same schedule?",
-      group_.ranks[group_.own], group_.ranks[place], fmt::join(ranks, ", "),
+      group_.ranks[group_.own], call_text(call_), group_.ranks[place], fmt::join(ranks, ", "),
       group_.ranks.size() > kNamed ? ", ..." : ""));
 }
 

@@ -128,6 +128,7 @@ class ComponentSum {
   SynchronisationChoice synchronisation_;
   ArithmeticHandle sums_;
   InPlaceStage stage_ = InPlaceStage::Begin;
+  std::uint64_t call_ = 0;
   bool takes_part_ = false;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;

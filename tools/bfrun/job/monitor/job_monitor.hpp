@@ -116,7 +116,10 @@ class JobMonitor {
   [[nodiscard]] std::optional<Overtime::Due> deadline() const;
   [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
-  [[nodiscard]] std::string how_all_have_left() const;
+  [[nodiscard]] bool have_all_left() const {
+    const bool have_left = failures_.all().empty() && respawns_.have_only_left();
+    return ending_signal_ == 0 && (job_.growth ? roster_.size() == 0 : have_left);
+  }
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
   void take_restarts(RanksDue& due, Clock::time_point now);

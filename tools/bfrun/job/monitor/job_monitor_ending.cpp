@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "tools/bfrun/job/monitor/job_monitor.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
@@ -39,10 +40,9 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
     lines.push_back(
         fmt::format("{} was killed by signal {}", job_.starter, name_of_signal(mpirun.killed_by)));
   }
-  const std::vector<std::string> lost = lost_lines(mpirun);
-  lines.insert(lines.end(), lost.begin(), lost.end());
-  if (const std::string left = how_all_have_left(); !left.empty()) {
-    lines.push_back(left);
+  std::ranges::move(lost_lines(mpirun), std::back_inserter(lines));
+  if (have_all_left()) {
+    lines.push_back(Respawns::all_have_left(job_.growth.has_value()));
   }
   if (const auto ended_well = enough_that_ended_well(); ended_well > 0) {
     lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
@@ -104,29 +104,18 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (refused_flags(mpirun)) {
     return kUsageCode;
   }
-  if (const bool is_left = !how_all_have_left().empty(); is_left || enough_that_ended_well() > 0) {
-    return is_left ? 1 : 0;
+  if (const bool have_left = have_all_left(); have_left || enough_that_ended_well() > 0) {
+    return have_left ? 1 : 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failures.empty()) {
     return failures.front().shell_code();
   }
-  if (code != 0) {
-    return code;
-  }
-  if (!is_lossless) {
-    return 1;
+  if (code != 0 || !is_lossless) {
+    return code != 0 ? code : 1;
   }
   const auto failed =
       std::ranges::find_if(roster_.ended(), [](const auto& end) { return end.second.failed(); });
   return failed == roster_.ended().end() ? 0 : failed->second.shell_code();
-}
-
-std::string JobMonitor::how_all_have_left() const {
-  if (job_.growth && roster_.size() == 0 && ending_signal_ == 0) {
-    return "all ranks have left, as they were told, and none has ended well";
-  }
-  const bool have_left = respawns_.have_only_left() && failures_.all().empty();
-  return have_left && ending_signal_ == 0 ? "all ranks have left before the end of their work" : "";
 }
 
 std::int64_t JobMonitor::enough_that_ended_well() const {

@@ -71,6 +71,11 @@ class Respawns {
   [[nodiscard]] const std::set<int>& members() const { return members_; }
   /// Whether ranks have left the others before the end of their work, and none has come to it.
   [[nodiscard]] bool have_only_left() const { return !departed_.empty() && !ended_well_; }
+  /// A line about a job of which no rank has come to the end of its work.
+  [[nodiscard]] static const char* all_have_left(bool were_told) {
+    return were_told ? "all ranks have left, as they were told, and none has ended well"
+                     : "all ranks have left before the end of their work";
+  }
   /// The time at which there will be something to do.
   [[nodiscard]] std::optional<Clock::time_point> next() const;
 
