@@ -1,8 +1,8 @@
 // Times this project's operations, Open MPI's and gloo's own calls and a memcpy of the same size,
 // which all ranks do at the same time: the limit on one host. All take turns within one run, on several
 // buffers in turn (16, or 64 MiB where that is less); the buffer is rewritten before each call, as
-// a training step does; a call lasts until all ranks have ended it. Short messages are timed several calls at once,
-// rewriting included: one alone is not much longer than reading the clock.
+// a training step does; a call lasts until all ranks have ended it. Short messages are timed several
+// calls at once, rewriting included: one alone is not much longer than reading the clock.
 //
 //   bfrun -np 2 operations_benchmark --sizes 4,1048576 --json
 #include <fmt/format.h>
