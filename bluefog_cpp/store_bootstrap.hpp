@@ -21,6 +21,9 @@ struct StorePlace {
   /// The key at which whoever keeps the store says which ranks have ended, as bfrun does; empty:
   /// nobody does.
   std::string ended_key = {};
+  /// Whether processes of an attempt of the launch before this one may have used the prefix, and nothing
+  /// that each rank knows tells attempts apart: ranks agree on a name for theirs then, once a context.
+  bool has_attempts = false;
 };
 
 /// Collective over `place.size` ranks. A bootstrap over `store`, named "store".

@@ -132,7 +132,8 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
       {.rank = launch.rank,
        .size = launch.size,
        .prefix = launch.prefix,
-       .ended_key = std::string(launch.way == LaunchWay::Bfrun ? store::kEndedRanksKey : "")},
+       .ended_key = std::string(launch.way == LaunchWay::Bfrun ? store::kEndedRanksKey : ""),
+       .has_attempts = launch.has_attempts},
       settings, deadline, std::move(interrupt_check));
   say_choice(settings, *bootstrap,
              fmt::format("{} ({}), over {}", launch.launcher, launch.stated_by, place));

@@ -173,10 +173,13 @@ LaunchEnvironment launch_of_torchrun(const Variables& variables) {
   LaunchEnvironment launch = launch_by_rank(kByTorchrun, LaunchWay::Torchrun, variables);
   launch.store = master_of(variables);
   const std::string run = hash_of(value_of(variables, kTorchrun) + "/");
-  launch.prefix = fmt::format("bluefog_cpp/{}/{}", run,
-                              std::max(number_in(variables, "TORCHELASTIC_RESTART_COUNT"), 0));
+  const int restarts = std::max(number_in(variables, "TORCHELASTIC_RESTART_COUNT"), 0);
+  // Each agent counts those that it has asked for itself.
+  launch.has_attempts = number_in(variables, "GROUP_WORLD_SIZE") > 1;
+  launch.prefix = launch.has_attempts ? fmt::format("bluefog_cpp/{}", run)
+                                      : fmt::format("bluefog_cpp/{}/{}", run, restarts);
   launch.is_store_served = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  launch.job = hash_of(launch.store + launch.prefix);
+  launch.job = hash_of(fmt::format("{}{}/{}", launch.store, launch.prefix, restarts));
   return launch;
 }
 

@@ -39,6 +39,8 @@ struct LaunchEnvironment {
   std::string secret = {};
   /// Begins the keys of this launch in the store: another one for each restart.
   std::string prefix = {};
+  /// Whether restarts have the same prefix, since ranks may count them differently.
+  bool has_attempts = false;
   /// Whether the launcher itself serves the store, so that rank 0 must not.
   bool is_store_served = false;
 

@@ -14,6 +14,7 @@
 #include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/applicant_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/store/attempt.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 #include "bluefog_cpp/bootstrap/store/store_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
@@ -122,12 +123,17 @@ std::int64_t count_meetings(const std::shared_ptr<Store>& store, const StorePlac
 }  // namespace
 
 std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
-                                                const StorePlace& place, const Settings& settings,
-                                                Deadline deadline,
+                                                const StorePlace& in_launch,
+                                                const Settings& settings, Deadline deadline,
                                                 std::function<void()> interrupt_check) {
-  check(place, store.get());
+  check(in_launch, store.get());
   if (settings.joins) {
-    return make_applicant_bootstrap(std::move(store), place, settings, deadline, interrupt_check);
+    return make_applicant_bootstrap(std::move(store), in_launch, settings, deadline,
+                                    interrupt_check);
+  }
+  StorePlace place = in_launch;
+  if (place.has_attempts && place.size > 1) {
+    place.prefix += "/" + agree_on_attempt(store, place, settings, deadline, interrupt_check);
   }
   const std::int64_t meeting = count_meetings(store, place, 0, deadline, interrupt_check);
   const auto exchange = std::make_shared<StoreExchange>(StoreExchange::Place{
@@ -161,7 +167,8 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
   if (exchange->place().may_grow) {
     exchange->begin_membership();
     if (place.rank == 0) {
-      exchange->place().store->set(running_key(place), bytes_of(exchange->place().root), deadline);
+      exchange->place().store->set(running_key(in_launch), bytes_of(exchange->place().root),
+                                   deadline);
     }
   }
   count_meetings(exchange->place().store, place, 1, deadline, interrupt_check);

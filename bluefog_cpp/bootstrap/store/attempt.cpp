@@ -1,0 +1,162 @@
+#include "bluefog_cpp/bootstrap/store/attempt.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/bootstrap/store/beside.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::milliseconds kSlice{200};
+constexpr std::chrono::milliseconds kPause{10};
+constexpr std::ptrdiff_t kMostNames = 16;
+
+std::string name_of_this_one() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+/// One rank's part.
+class Attempt {
+ public:
+  Attempt(std::shared_ptr<Store> store, const StorePlace& place, const Settings& settings,
+          std::string what, Deadline deadline)
+      : store_(std::move(store)),
+        prefix_(place.prefix + "/attempts"),
+        rank_(place.rank),
+        size_(place.size),
+        timeout_name_(settings.timeout_name),
+        what_(std::move(what)),
+        deadline_(deadline) {}
+
+  /// Until `is_over` is set.
+  void run(const std::atomic<bool>& is_over) {
+    if (rank_ == 0) {
+      answer_all(is_over);
+    } else {
+      ask(is_over);
+    }
+  }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  [[nodiscard]] std::string question_of(int rank) const {
+    return fmt::format("{}/at/{}", prefix_, rank);
+  }
+  [[nodiscard]] std::string answer_to(const std::string& question) const {
+    return fmt::format("{}/for/{}", prefix_, question);
+  }
+  [[nodiscard]] std::string receipt_of(const std::string& question, const std::string& name) const {
+    return fmt::format("{}/got/{}/{}", prefix_, name, question);
+  }
+  void put(const std::string& key, const std::string& text) {
+    store_->set(key, std::as_bytes(std::span(text)), deadline_);
+  }
+  [[nodiscard]] std::optional<std::string> look(const std::string& key, Deadline deadline) {
+    const auto found = store_->get(key, deadline);
+    if (!found) {
+      return std::nullopt;
+    }
+    return std::string(reinterpret_cast<const char*>(found->data()), found->size());
+  }
+
+  void ask(const std::atomic<bool>& is_over) {
+    const std::string question = name_of_this_one();
+    put(question_of(rank_), question);
+    while (!is_over) {
+      if (const auto name = look(answer_to(question), Deadline::after(kSlice))) {
+        name_ = *name;
+        put(receipt_of(question, name_), "1");
+        return;
+      }
+      check_time({0});
+    }
+  }
+
+  void answer_all(const std::atomic<bool>& is_over) {
+    name_ = name_of_this_one();
+    std::map<int, std::string> waited_for;  // and the last question that was answered
+    for (int rank = 1; rank < size_; ++rank) {
+      waited_for[rank] = {};
+    }
+    while (!is_over) {
+      std::erase_if(waited_for, [this](auto& entry) { return answer(entry.first, entry.second); });
+      if (waited_for.empty()) {
+        return;
+      }
+      std::vector<int> ranks;
+      for (const auto& [rank, answered] : waited_for) {
+        ranks.push_back(rank);
+      }
+      check_time(ranks);
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  /// Whether the rank has the answer.
+  bool answer(int rank, std::string& answered) {
+    const auto question = look(question_of(rank), Deadline::after(std::chrono::seconds(0)));
+    if (question && *question != answered) {
+      answered = *question;
+      put(answer_to(answered), name_);
+    }
+    return !answered.empty() &&
+           look(receipt_of(answered, name_), Deadline::after(std::chrono::seconds(0)));
+  }
+
+  void check_time(const std::vector<int>& missing) const {
+    if (!deadline_.expired()) {
+      return;
+    }
+    const std::vector<int> named(missing.begin(),
+                                 missing.begin() + std::min(std::ssize(missing), kMostNames));
+    throw TimeoutError(fmt::format(
+        "{}: expected all {} ranks within {:.3g} s ({}), rank{} {}{} ha{} not come", what_, size_,
+        deadline_.timeout().count(), timeout_name_, missing.size() == 1 ? "" : "s",
+        fmt::join(named, ", "), missing.size() > named.size() ? ", ..." : "",
+        missing.size() == 1 ? "s" : "ve"));
+  }
+
+  std::shared_ptr<Store> store_;
+  std::string prefix_;
+  int rank_;
+  int size_;
+  std::string timeout_name_;
+  std::string what_;
+  Deadline deadline_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::string agree_on_attempt(const std::shared_ptr<Store>& store, const StorePlace& place,
+                             const Settings& settings, Deadline deadline,
+                             const std::function<void()>& interrupt_check) {
+  const std::string what =
+      fmt::format("bootstrap start on rank {}, over {}", place.rank, store->description());
+  const auto attempt = std::make_shared<Attempt>(store, place, settings, what, deadline);
+  try {
+    run_beside([attempt](const std::atomic<bool>& is_over) { attempt->run(is_over); },
+               interrupt_check, deadline, what);
+  } catch (const TransportError& error) {
+    throw TransportError(fmt::format("{}: {}", what, error.what()));
+  }
+  return attempt->name();
+}
+
+}  // namespace bluefog
