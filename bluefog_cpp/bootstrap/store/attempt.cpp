@@ -8,28 +8,32 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <random>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
+#include "bluefog_cpp/bootstrap/store/words.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{200};
-constexpr std::chrono::milliseconds kPause{10};
-constexpr std::ptrdiff_t kMostNames = 16;
+constexpr std::chrono::milliseconds kAnswerSlice{200};
+constexpr std::chrono::milliseconds kQuestionPause{10};
+constexpr std::ptrdiff_t kMostMissing = 16;
 
 std::string name_of_this_one() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());
 }
+
+struct Asker {
+  int rank = 0;
+  std::string answered{};  ///< its last question that has been answered
+};
 
 /// One rank's part.
 class Attempt {
@@ -65,7 +69,7 @@ class Attempt {
     return fmt::format("{}/got/{}/{}", prefix_, name, question);
   }
   void put(const std::string& key, const std::string& text) {
-    store_->set(key, std::as_bytes(std::span(text)), deadline_);
+    store_->set(key, bytes_of(text), deadline_);
   }
   [[nodiscard]] std::optional<std::string> look(const std::string& key, Deadline deadline) {
     const auto found = store_->get(key, deadline);
@@ -79,7 +83,7 @@ class Attempt {
     const std::string question = name_of_this_one();
     put(question_of(rank_), question);
     while (!is_over) {
-      if (const auto name = look(answer_to(question), Deadline::after(kSlice))) {
+      if (const auto name = look(answer_to(question), Deadline::after(kAnswerSlice))) {
         name_ = *name;
         put(receipt_of(question, name_), "1");
         return;
@@ -90,33 +94,36 @@ class Attempt {
 
   void answer_all(const std::atomic<bool>& is_over) {
     name_ = name_of_this_one();
-    std::map<int, std::string> waited_for;  // and the last question that was answered
+    std::vector<Asker> waited_for;
     for (int rank = 1; rank < size_; ++rank) {
-      waited_for[rank] = {};
+      waited_for.push_back({.rank = rank});
     }
     while (!is_over) {
-      std::erase_if(waited_for, [this](auto& entry) { return answer(entry.first, entry.second); });
+      std::vector<Asker> left;
+      for (Asker& asker : waited_for) {
+        if (!answer(asker)) {
+          left.push_back(std::move(asker));
+        }
+      }
+      waited_for = std::move(left);
       if (waited_for.empty()) {
         return;
       }
       std::vector<int> ranks;
-      for (const auto& [rank, answered] : waited_for) {
-        ranks.push_back(rank);
-      }
+      std::ranges::transform(waited_for, std::back_inserter(ranks), &Asker::rank);
       check_time(ranks);
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kQuestionPause);
     }
   }
 
   /// Whether the rank has the answer.
-  bool answer(int rank, std::string& answered) {
-    const auto question = look(question_of(rank), Deadline::after(std::chrono::seconds(0)));
-    if (question && *question != answered) {
-      answered = *question;
-      put(answer_to(answered), name_);
+  bool answer(Asker& asker) {
+    const auto question = look(question_of(asker.rank), at_once());
+    if (question && *question != asker.answered) {
+      asker.answered = *question;
+      put(answer_to(asker.answered), name_);
     }
-    return !answered.empty() &&
-           look(receipt_of(answered, name_), Deadline::after(std::chrono::seconds(0)));
+    return !asker.answered.empty() && look(receipt_of(asker.answered, name_), at_once());
   }
 
   void check_time(const std::vector<int>& missing) const {
@@ -124,7 +131,7 @@ class Attempt {
       return;
     }
     const std::vector<int> named(missing.begin(),
-                                 missing.begin() + std::min(std::ssize(missing), kMostNames));
+                                 missing.begin() + std::min(std::ssize(missing), kMostMissing));
     throw TimeoutError(fmt::format(
         "{}: expected all {} ranks within {:.3g} s ({}), rank{} {}{} ha{} not come", what_, size_,
         deadline_.timeout().count(), timeout_name_, missing.size() == 1 ? "" : "s",
