@@ -84,7 +84,7 @@ ends)
     for rank_number in 0 1; do wait_for "^$rank_number " "$work/out"; done
     kill -s "$signal" "$job"; wait "$job"; code=$?
     until_gone
-    [[ $signal == KILL ]] || { expect_code 0; [[ "$(wc -l <"$work/left")" == 2 ]] || fail "expected that SIGTERM reaches both"; }
+    [[ $signal == KILL ]] || { expect_code 143; [[ "$(wc -l <"$work/left")" == 2 ]] || fail "expected that SIGTERM reaches both"; }
   done
   # A host that cannot be reached, and no program to reach one.
   hosts bfhost1:1 nowhere:1
