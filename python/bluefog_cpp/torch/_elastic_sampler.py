@@ -74,6 +74,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         share = each if each is not None else asked / max(batches, 1)
         return min(deal.drawn, self._began_at + round(int(loader._num_yielded) * share))
 
+    def _is_under_way(self, deal: "_Deal") -> bool:
+        """Whether the loop that draws it has not ended: behind its last batch, too."""
+        if self._loader is None:
+            return deal.drawn < len(deal.own)
+        return self._loader() is not None
+
     def described(self) -> str:
         """Its data and order, in words."""
         order = f"shuffled by seed {self._seed}" if self._shuffles else "in their order"
@@ -128,15 +134,15 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         as many of it as the others have trained on before it."""
         runtime = current()
         states = _gathered({"now": (self._epoch, self._repeats),
-                            "deals": [(deal.key, self._trained(deal), deal.known())
-                                      for deal in self._deals.values()]})
+                            "deals": [(deal.key, self._trained(deal), self._is_under_way(deal),
+                                       deal.known()) for deal in self._deals.values()]})
         key: tuple[int, int] = max(tuple(each["now"]) for new, each in
                                    zip(is_new, states, strict=True) if not new)
-        parts: list[tuple[int, list[Any]]] = [
-            next(((trained, known) for of, trained, known in each["deals"]
-                  if tuple(of) == key), (0, [])) for each in states]
+        parts: list[tuple[int, bool, list[Any]]] = [
+            next(((trained, goes_on, known) for of, trained, goes_on, known in each["deals"]
+                  if tuple(of) == key), (0, False, [])) for each in states]
         common = core.common_deal([
-            (number, new, known) for number, new, (_, known)
+            (number, new, known) for number, new, (_, _, known)
             in zip(membership().ranks, is_new, parts, strict=True)])
         has_part = common.has_part[runtime.rank] if common else not is_new[runtime.rank]
         newest = None if is_new[runtime.rank] else self._deals.get(key)
@@ -144,12 +150,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             self._epoch, self._repeats = key
             self._deals.clear()
         if common:
-            trained = min(trained for (trained, _), has in zip(parts, common.has_part, strict=True)
+            trained = min(trained for (trained, *_), has in zip(parts, common.has_part, strict=True)
                           if has)
             self._deals[key] = self._deal_on(key, common, newest, trained)
             waits = newest.is_to_be_continued if newest is not None else not has_part
-            now = self._deals[key]
-            now.is_to_be_continued = waits and now.drawn < len(now.own)
+            self._deals[key].is_to_be_continued = waits and any(
+                goes_on for (_, goes_on, _), has in zip(parts, common.has_part, strict=True) if has)
 
     def _deal_on(self, key: tuple[int, int], common: "core.CommonDeal", newest: "_Deal | None",
                  trained: int) -> "_Deal":
