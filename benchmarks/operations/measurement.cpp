@@ -44,7 +44,7 @@ double now_us() {
 /// they do not wait for it. Between hosts that of the slowest rank.
 std::vector<double> spans(Context& context, const Batches& batches) {
   const std::size_t count = batches.begins_us.size();
-  if (context.machines().machine_count() > 1) {
+  if (context.hosts().machine_count() > 1) {
     std::vector<double> own(count);
     std::ranges::transform(batches.ends_us, batches.begins_us, own.begin(), std::minus());
     return slowest(context, own);

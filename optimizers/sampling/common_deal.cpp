@@ -1,6 +1,10 @@
 #include "optimizers/sampling/common_deal.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace bluefog::optimizers::sampling {
@@ -75,6 +79,36 @@ std::optional<CommonDeal> common_deal(const std::vector<Standing>& standings) {
   common.giver =
       static_cast<std::size_t>(std::ranges::find(common.has_part, true) - common.has_part.begin());
   return common;
+}
+
+Draws draws_of(const CommonDeal& common, const std::vector<int>& ranks,
+               const std::vector<at::Tensor>& dealt, const std::vector<at::Tensor>& later,
+               std::optional<std::int64_t> trained) {
+  Draws draws{.shares = std::vector<at::Tensor>(ranks.size()), .drawn = common.drawn};
+  const auto put = [&](std::size_t place, const at::Tensor& share, std::int64_t count) {
+    const std::int64_t more = later[place].numel();
+    draws.shares[place] =
+        at::cat({share.slice(0, 0, count), later[place],
+                 share.slice(0, std::min(count + more, share.numel()), share.numel())});
+    draws.drawn[place] = count + more;
+  };
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    if (common.has_part[place]) {
+      const auto member = std::ranges::find(common.members, ranks[place]) - common.members.begin();
+      put(place, dealt[static_cast<std::size_t>(member)], common.drawn[place]);
+      fewest = std::min(fewest, draws.drawn[place]);
+    }
+  }
+  const std::int64_t begins = trained.value_or(fewest);
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    if (!common.has_part[place]) {
+      put(place,
+          at::cat({at::full({begins}, -1, at::kLong), draws.shares[common.giver].slice(0, begins)}),
+          begins);
+    }
+  }
+  return draws;
 }
 
 }  // namespace bluefog::optimizers::sampling

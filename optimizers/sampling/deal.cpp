@@ -53,21 +53,17 @@ std::vector<at::Tensor> Dealing::later_shares(std::int64_t epoch,
   if (shuffles) {
     rest = rest.index_select(0, order(epoch, rest.numel()));
   }
-  const std::int64_t all =
-      std::accumulate(drawn.begin(), drawn.end(), std::int64_t{0}) + rest.numel();
+  const std::int64_t all_drawn = std::accumulate(drawn.begin(), drawn.end(), std::int64_t{0});
   // Whoever has drawn more, since loaders fetch ahead, trains on all of it.
   const std::int64_t total =
-      std::max(quotient_up(all, std::ssize(shares)), std::ranges::max(drawn));
-  std::int64_t wanted = 0;
-  for (const std::int64_t each : drawn) {
-    wanted += std::max<std::int64_t>(total - each, 0);
-  }
+      std::max(quotient_up(all_drawn + rest.numel(), std::ssize(shares)), std::ranges::max(drawn));
+  const std::int64_t wanted = total * std::ssize(shares) - all_drawn;
   const at::Tensor padded =
       repeated(rest.numel() > 0 ? rest : at::arange(count, at::kLong), wanted);
   std::vector<at::Tensor> later;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const std::int64_t more = std::max<std::int64_t>(total - drawn[i], 0);
+    const std::int64_t more = total - drawn[i];
     later.push_back(
         at::cat({shares[i].slice(0, 0, drawn[i]), padded.slice(0, begin, begin + more)}));
     begin += more;

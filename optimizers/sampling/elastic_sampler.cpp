@@ -1,14 +1,11 @@
 #include "optimizers/elastic_sampler.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -28,12 +25,6 @@ constexpr const char* kDealAnew = "ElasticSampler::deal_anew";
 
 namespace sampling {
 
-/// Samples of each rank: those that it has drawn come first.
-struct Draws {
-  std::vector<at::Tensor> shares;
-  std::vector<std::int64_t> drawn;
-};
-
 /// The samples of an epoch, by rank.
 struct Deal {
   std::int64_t generation = 0;  ///< 0: the first of the epoch; else one more than that of `before`
@@ -51,7 +42,6 @@ namespace {
 
 using sampling::CommonDeal;
 using sampling::Deal;
-using sampling::Draws;
 using sampling::KnownDeal;
 using sampling::Standing;
 
@@ -155,8 +145,6 @@ class ElasticSampler::Deals {
                                                  std::size_t rank);
   [[nodiscard]] std::vector<at::Tensor> shares_of(Context& context, const CommonDeal& common,
                                                   const Deal* deal) const;
-  [[nodiscard]] Draws draws_of(Context& context, const CommonDeal& common, const Deal* before,
-                               const Deal* newest) const;
   [[nodiscard]] std::vector<at::Tensor> drawn_of_later(Context& context, const CommonDeal& common,
                                                        const Deal* before,
                                                        const Deal* newest) const;
@@ -297,43 +285,15 @@ void ElasticSampler::Deals::deal_anew(Context& context) {
   is_new_ = false;
 }
 
-Draws ElasticSampler::Deals::draws_of(Context& context, const CommonDeal& common,
-                                      const Deal* before, const Deal* newest) const {
-  const std::vector<int>& ranks = context.membership().ranks;
-  const std::vector<at::Tensor> dealt = shares_of(context, common, before);
-  const std::vector<at::Tensor> later = drawn_of_later(context, common, before, newest);
-  Draws draws{.shares = std::vector<at::Tensor>(ranks.size()), .drawn = common.drawn};
-  const auto put = [&](std::size_t place, const at::Tensor& share, std::int64_t count) {
-    const std::int64_t more = later[place].numel();
-    draws.shares[place] =
-        at::cat({share.slice(0, 0, count), later[place],
-                 share.slice(0, std::min(count + more, share.numel()), share.numel())});
-    draws.drawn[place] = count + more;
-  };
-  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t place = 0; place < ranks.size(); ++place) {
-    if (common.has_part[place]) {
-      const auto member = std::ranges::find(common.members, ranks[place]) - common.members.begin();
-      put(place, dealt[static_cast<std::size_t>(member)], common.drawn[place]);
-      fewest = std::min(fewest, draws.drawn[place]);
-    }
-  }
-  for (std::size_t place = 0; place < ranks.size(); ++place) {
-    if (!common.has_part[place]) {  // it makes as many steps as whoever has made the fewest
-      put(place,
-          at::cat({at::full({fewest}, -1, at::kLong), draws.shares[common.giver].slice(0, fewest)}),
-          fewest);
-    }
-  }
-  return draws;
-}
-
 std::shared_ptr<Deal> ElasticSampler::Deals::deal_on(Context& context, std::int64_t epoch,
                                                      const CommonDeal& common) {
   const auto rank = static_cast<std::size_t>(context.rank());
   const std::shared_ptr<Deal> newest = is_new_ ? nullptr : deals_[epoch];
   const std::shared_ptr<Deal> before = known_deal(epoch, common, rank);
-  auto [shares, drawn] = draws_of(context, common, before.get(), newest.get());
+  const std::vector<at::Tensor> dealt = shares_of(context, common, before.get());
+  auto [shares, drawn] =
+      sampling::draws_of(common, context.membership().ranks, dealt,
+                         drawn_of_later(context, common, before.get(), newest.get()));
   if (common.has_ended) {
     say_what_is_missed(context, epoch, shares);
   } else {

@@ -14,7 +14,7 @@ struct CommonCounts {
   /// The steps up to there that this rank has not made, and passes over.
   std::int64_t behind = 0;
   int furthest = 0;   ///< the lowest rank that has made all of them
-  int newcomers = 0;  ///< ranks that have counted none of them, the last ones
+  int newcomers = 0;  ///< ranks that have counted none of them
   /// Whether graphs begin anew, since ranks are new: to any of them, where a meeting was interrupted
   /// when others had ended it.
   bool has_grown = false;

@@ -11,7 +11,7 @@ class Optimizer;
 
 namespace bluefog::optimizers {
 
-/// The ranks of a group that have nothing of what the others have yet: the last ones.
+/// The ranks of a group that have nothing of what the others have yet.
 struct Newcomers {
   int count = 0;
   bool is_one = false;  ///< this rank

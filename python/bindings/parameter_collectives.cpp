@@ -95,6 +95,16 @@ void bind_parameter_collectives(py::module_& module) {
       },
       py::arg("standings"), "See optimizers/sampling/common_deal.hpp.");
   module.def(
+      "draws_of",
+      [](const opt::sampling::CommonDeal& common, const std::vector<int>& ranks,
+         const std::vector<at::Tensor>& dealt, const std::vector<at::Tensor>& later,
+         std::int64_t trained) {
+        opt::sampling::Draws draws = opt::sampling::draws_of(common, ranks, dealt, later, trained);
+        return std::pair(std::move(draws.shares), std::move(draws.drawn));
+      },
+      py::arg("common"), py::arg("ranks"), py::arg("dealt"), py::arg("later"), py::arg("trained"),
+      "See optimizers/sampling/common_deal.hpp.");
+  module.def(
       "gather_bytes",
       [](Context& context, const std::string& call, const py::bytes& own) {
         const std::string text = own;

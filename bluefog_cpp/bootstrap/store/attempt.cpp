@@ -1,12 +1,10 @@
 #include "bluefog_cpp/bootstrap/store/attempt.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <random>
@@ -23,7 +21,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kAnswerSlice{200};
 constexpr std::chrono::milliseconds kQuestionPause{10};
-constexpr std::ptrdiff_t kMostMissing = 16;
 
 std::string name_of_this_one() {
   std::random_device device;
@@ -73,10 +70,7 @@ class Attempt {
   }
   [[nodiscard]] std::optional<std::string> look(const std::string& key, Deadline deadline) {
     const auto found = store_->get(key, deadline);
-    if (!found) {
-      return std::nullopt;
-    }
-    return std::string(reinterpret_cast<const char*>(found->data()), found->size());
+    return found ? std::optional(words_of(*found)) : std::nullopt;
   }
 
   void ask(const std::atomic<bool>& is_over) {
@@ -127,16 +121,11 @@ class Attempt {
   }
 
   void check_time(const std::vector<int>& missing) const {
-    if (!deadline_.expired()) {
-      return;
+    if (deadline_.expired()) {
+      throw TimeoutError(fmt::format("{}: expected all {} ranks within {:.3g} s ({}), {}", what_,
+                                     size_, deadline_.timeout().count(), timeout_name_,
+                                     words_of_missing(missing)));
     }
-    const std::vector<int> named(missing.begin(),
-                                 missing.begin() + std::min(std::ssize(missing), kMostMissing));
-    throw TimeoutError(fmt::format(
-        "{}: expected all {} ranks within {:.3g} s ({}), rank{} {}{} ha{} not come", what_, size_,
-        deadline_.timeout().count(), timeout_name_, missing.size() == 1 ? "" : "s",
-        fmt::join(named, ", "), missing.size() > named.size() ? ", ..." : "",
-        missing.size() == 1 ? "s" : "ve"));
   }
 
   std::shared_ptr<Store> store_;

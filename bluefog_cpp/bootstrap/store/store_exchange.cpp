@@ -27,20 +27,9 @@ constexpr milliseconds kSlice(100);
 /// A store that does not wait as it should is asked this often.
 constexpr milliseconds kPause(5);
 constexpr std::size_t kHeadBytes = 64;
-constexpr std::size_t kMostNames = 16;
-
-Deadline already_over() { return Deadline::after(std::chrono::nanoseconds(1)); }
-
-std::string names_of(const std::vector<int>& ranks) {
-  return fmt::format("{}{} ha{} not come",
-                     fmt::join(std::span(ranks).first(std::min(ranks.size(), kMostNames)), ", "),
-                     ranks.size() > kMostNames ? ", ..." : "", ranks.size() == 1 ? "s" : "ve");
-}
 
 std::string in_words(const std::vector<int>& missing) {
-  return missing.empty()
-             ? std::string("all have come, but not all of their words")
-             : fmt::format("{} {}", missing.size() == 1 ? "rank" : "ranks", names_of(missing));
+  return missing.empty() ? "all have come, but not all of their words" : words_of_missing(missing);
 }
 
 }  // namespace
@@ -184,7 +173,7 @@ Store::Bytes StoreExchange::await(const std::string& key, std::size_t most, Wait
 std::vector<int> StoreExchange::missing() {
   std::vector<int> ranks;
   for (int rank = 0; rank < place_.size; ++rank) {
-    if (rank != place_.rank && !place_.store->get(key_of_rank(rank), already_over())) {
+    if (rank != place_.rank && !place_.store->get(key_of_rank(rank), at_once())) {
       ranks.push_back(rank);
     }
   }
@@ -195,14 +184,14 @@ void StoreExchange::check_the_missing(const Wait& wait) {
   if (place_.ended_key.empty()) {
     return;
   }
-  const auto text = place_.store->get(place_.ended_key, already_over());
+  const auto text = place_.store->get(place_.ended_key, at_once());
   if (!text) {
     return;
   }
   for (const auto& [rank, cause] : store::ended_ranks_from(words_of(*text))) {
     // Whoever ended after it had come has done what this collective needs of it.
     const bool is_missing = rank >= 0 && rank < place_.size && rank != place_.rank &&
-                            !place_.store->get(key_of_rank(rank), already_over());
+                            !place_.store->get(key_of_rank(rank), at_once());
     if (is_missing) {
       throw PeerFailure(rank,
                         fmt::format("{}: expected all {} ranks, found that one has ended before it "

@@ -167,21 +167,13 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             before = before.before  # ranks were lost while it was dealt anew
         if before is None and common.has_part[current().rank]:
             before = self._first_deal(key, common.members)
-        shares = self._shares_of(common, before)
-        drawn = list(common.drawn)
+        dealt = self._dealt(common, before)
         later: list[list[int]] = [[]] * len(left)
         if not common.is_newest:
             begins = before.drawn if before else newest.begins if newest else 0
             later = _gathered(newest.own[begins:newest.drawn].tolist() if newest else [])
-        for place in sorted(range(len(left)), key=lambda place: not common.has_part[place]):
-            if not common.has_part[place]:
-                before_it = torch.full((trained,), -1)  # no samples of its own
-                shares[place] = torch.cat((before_it, shares[common.giver][trained:]))
-                drawn[place] = trained
-            begin, more = drawn[place], torch.tensor(later[place], dtype=torch.int64)
-            shares[place] = torch.cat((shares[place][:begin], more,
-                                       shares[place][begin + len(more):]))
-            drawn[place] += len(more)
+        shares, drawn = core.draws_of(
+            common, left, dealt, [torch.tensor(each, dtype=torch.int64) for each in later], trained)
         if common.has_ended:
             self._say_what_is_missed(key, shares)
         else:
@@ -193,15 +185,14 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         now.has_ended = newest is not None and newest.has_ended
         return now
 
-    def _shares_of(self, common: "core.CommonDeal", deal: "_Deal | None") -> list[torch.Tensor]:
-        """The shares of the ranks, collective where one lacks the deal."""
+    def _dealt(self, common: "core.CommonDeal", deal: "_Deal | None") -> list[torch.Tensor]:
+        """The shares of the deal's members, collective where a rank lacks it."""
         shares = deal.shares if deal is not None else []
-        if not all(common.has_part):
-            shares = broadcast_state("shrink", lambda: shares, lambda: ["ElasticSampler"],
-                                     common.giver)
-        nothing = shares[0][:0]
-        return [shares[common.members.index(number)] if has_part else nothing
-                for number, has_part in zip(membership().ranks, common.has_part, strict=True)]
+        if all(common.has_part):
+            return shares
+        received: list[torch.Tensor] = broadcast_state(
+            "shrink", lambda: shares, lambda: ["ElasticSampler"], common.giver)
+        return received
 
     def _say_what_is_missed(self, key: tuple[int, int], shares: list[torch.Tensor]) -> None:
         all_shares = torch.cat(shares)
