@@ -82,7 +82,7 @@ def chart_of_times(records, title):
         panels.append((size_text(bytes_) + (rest if len(fastest) > len(shown) else ""),
                        [bar_of(record) for record in shown]))
     return charts.panels_of_bars(
-        f"{title}: median time of a call, slowest rank", panels,
+        f"{title}: median time of a call, all ranks", panels,
         "time; GB/s: 2 · size / time; line: least and most of the starts",
         is_less_better=True, tick_text=round_time_text)
 
