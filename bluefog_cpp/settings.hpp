@@ -117,9 +117,17 @@ struct Settings {
   /// ones with the nearest known name. One sentence each; the context logs them once, on rank 0.
   std::vector<std::string> notices;
 
+  /// What is wrong with variables that could not be read; empty: nothing. A start with such settings
+  /// fails on all ranks, and names this one.
+  std::string problem;
+
   /// Reads this process's environment.
   /// @throws InvalidArgument that names variable, value and what was expected.
   [[nodiscard]] static Settings from_environment();
+
+  /// The same for a start, of whose failure the other ranks have to hear: variables that cannot be
+  /// read stay at their defaults and are told in `problem`.
+  [[nodiscard]] static Settings for_start();
 
   /// Reads `variables` (name → value) in place of the environment; names that
   /// do not start with `BLUEFOG_` are skipped, empty values count as unset.

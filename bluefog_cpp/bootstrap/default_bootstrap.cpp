@@ -21,9 +21,13 @@ namespace bluefog {
 
 namespace {
 
+Logger logger_of(const Settings& settings, int rank) {
+  return Logger({.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = rank});
+}
+
 void say_choice(const Settings& settings, const Bootstrap& bootstrap, const std::string& by) {
   if (bootstrap.rank() == 0) {
-    Logger({.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = 0})
+    logger_of(settings, 0)
         .info(fmt::format("{} rank{}, started by {}", bootstrap.size(),
                           bootstrap.size() == 1 ? "" : "s", by));
   }
@@ -79,7 +83,7 @@ void serve_store(const store::StoreAddress& address, int ranks) {
   }();
 }
 
-std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
+std::shared_ptr<Store> store_of(const LaunchEnvironment& launch, const Settings& settings) {
   if (launch.way == LaunchWay::Torchrun) {
     throw UnsupportedError(fmt::format(
         "{} say that torchrun started {} processes, which meet in a store of torch at {}: expected "
@@ -95,7 +99,10 @@ std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
   return store::make_tcp_store(
       address, {.name = launch.way == LaunchWay::Bfrun ? "bfrun's store" : "the store of rank 0",
                 .server = launch.is_store_served ? store::TcpStoreOptions::Server::IsThere
-                                                 : store::TcpStoreOptions::Server::MayComeLater});
+                                                 : store::TcpStoreOptions::Server::MayComeLater,
+                .on_absence = [log = logger_of(settings, launch.rank)](const std::string& why) {
+                  log.warning(why);
+                }});
 }
 
 }  // namespace
@@ -117,7 +124,8 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
     say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.stated_by));
     return bootstrap;
   }
-  return join_over_store(store_of(launch), launch, settings, deadline, std::move(interrupt_check));
+  return join_over_store(store_of(launch, settings), launch, settings, deadline,
+                         std::move(interrupt_check));
 }
 
 std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,

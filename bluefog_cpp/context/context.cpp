@@ -86,12 +86,14 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings) {
   std::shared_ptr<Context> context(
       new Context(std::make_unique<ContextCore>(std::move(bootstrap), settings)));
-  std::string problem =
-      context->is_applicant() ? std::string() : size_problem(settings, context->size());
+  std::string problem = settings.problem;
+  if (problem.empty() && !context->is_applicant()) {
+    problem = size_problem(settings, context->size());
+  }
   if (settings.on_failure == OnFailure::Shrink && problem.empty()) {
     problem = shrink_problem(context->core().bootstrap());
   }
-  if (settings.joins && !context->is_applicant()) {
+  if (settings.joins && !context->is_applicant() && problem.empty()) {
     problem = fmt::format(
         "BLUEFOG_JOIN=1: expected ranks that met in a store (bfrun on one host, torchrun, RANK and "
         "WORLD_SIZE) to join, found a start by '{}'",

@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -14,41 +11,27 @@
 
 namespace bluefog {
 
-namespace {
-
-/// This rank as launchers number it; empty where none says.
-std::string launched_rank() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"}) {
-    if (const char* const value = std::getenv(variable)) {
-      return value;
-    }
-  }
-  return {};
-}
-
-Settings settings_of_this_rank() {
-  try {
-    return Settings::from_environment();
-  } catch (const InvalidArgument& error) {
-    const std::string rank = launched_rank();
-    throw InvalidArgument(rank.empty() ? error.what()
-                                       : fmt::format("rank {}: {}", rank, error.what()));
-  }
-}
-
-}  // namespace
-
-std::shared_ptr<Context> Context::create() { return create(settings_of_this_rank()); }
+std::shared_ptr<Context> Context::create() { return create(Settings::for_start()); }
 
 std::shared_ptr<Context> Context::create(std::function<void()> interrupt_check) {
-  return create(settings_of_this_rank(), std::move(interrupt_check));
+  return create(Settings::for_start(), std::move(interrupt_check));
 }
 
 std::shared_ptr<Context> Context::create(const Settings& settings,
                                          std::function<void()> interrupt_check) {
-  return create(make_default_bootstrap(settings, Deadline::after(settings.timeout),
-                                       std::move(interrupt_check)),
-                settings);
+  std::shared_ptr<Bootstrap> bootstrap;
+  try {
+    bootstrap = make_default_bootstrap(settings, Deadline::after(settings.timeout),
+                                       std::move(interrupt_check));
+  } catch (const Error&) {
+    if (settings.problem.empty()) {
+      throw;
+    }
+  }
+  if (!bootstrap) {  // whom to tell has not come, and may not find this rank either
+    throw InvalidArgument(settings.problem);
+  }
+  return create(std::move(bootstrap), settings);
 }
 
 std::shared_ptr<Context> Context::create(std::shared_ptr<Store> store, const StorePlace& place,

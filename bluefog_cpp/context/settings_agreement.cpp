@@ -115,7 +115,7 @@ std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings&
                                        on_one_line(problem), on_one_line(id));
   std::vector<std::string> ids;
   std::vector<std::string> problems;
-  std::string_view expected;
+  std::vector<std::string_view> chosen;
   std::exception_ptr own;
   if (!problem.empty()) {
     own = std::make_exception_ptr(
@@ -128,18 +128,19 @@ std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings&
     const std::size_t problem_at = theirs.rfind('\n', id_at - 1);
     ids.emplace_back(theirs.substr(id_at + 1));
     problems.emplace_back(theirs.substr(problem_at + 1, id_at - problem_at - 1));
-    const std::string_view settings_of_rank = theirs.substr(0, problem_at);
-    if (expected.empty()) {
-      expected = settings_of_rank;
-    } else if (settings_of_rank != expected) {
-      refuse_settings(bootstrap.rank(), expected, ids.size() - 1, settings_of_rank);
-    }
+    chosen.push_back(theirs.substr(0, problem_at));
   }
   for (std::size_t rank = 0; rank < problems.size(); ++rank) {
     if (!problems[rank].empty()) {
       throw PeerFailure(static_cast<int>(rank),
                         fmt::format("rank {}, Context::create: rank {} refused: {}",
                                     bootstrap.rank(), rank, problems[rank]));
+    }
+  }
+  // A rank with a problem may have other settings for that alone.
+  for (std::size_t rank = 0; rank < chosen.size(); ++rank) {
+    if (chosen[rank] != chosen.front()) {
+      refuse_settings(bootstrap.rank(), chosen.front(), rank, chosen[rank]);
     }
   }
   return ids;

@@ -31,8 +31,9 @@ namespace {
 using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
-/// Between attempts to connect to a server that is not there yet.
+/// Between attempts to connect to a server that is not there yet, and to a host that is not.
 constexpr milliseconds kRetryPause(20);
+constexpr milliseconds kHostPause(500);
 
 /// The answer to a request, with its value.
 struct Reply {
@@ -50,18 +51,30 @@ bool is_unreachable(const error_code& error) {
   return error == asio::error::host_unreachable || error == asio::error::network_unreachable;
 }
 
+/// Whether it is the host that is not there yet: names come with it, and routes.
+bool may_be_a_host_to_come(const error_code& error) {
+  return is_unreachable(error) || error == asio::error::host_not_found ||
+         error == asio::error::host_not_found_try_again || error == asio::error::timed_out;
+}
+
+/// How long to try, and who hears why it takes longer.
+struct Patience {
+  Clock::time_point until;            ///< for an answer
+  Clock::time_point until_listening;  ///< for somebody who listens
+  const std::function<void(const std::string&)>& on_absence;
+};
+
 /// One connection. Not to be used any more after an exception.
 class Connection {
  public:
-  Connection(const StoreAddress& address, std::string what, Clock::time_point until,
-             Clock::time_point until_listening)
+  Connection(const StoreAddress& address, std::string what, const Patience& patience)
       : what_(std::move(what)), socket_(context_) {
-    connect(address, until, until_listening);
+    connect(address, patience);
     ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
     error_code ignored;
     (void)socket_.set_option(tcp::no_delay(true), ignored);
     (void)socket_.set_option(asio::socket_base::keep_alive(true), ignored);
-    greet(address, until);
+    greet(address, patience.until);
   }
 
   Reply ask(Request request, const std::string& key, std::span<const std::byte> value,
@@ -90,8 +103,9 @@ class Connection {
   }
 
  private:
-  void connect(const StoreAddress& address, Clock::time_point until,
-               Clock::time_point until_listening) {
+  void connect(const StoreAddress& address, const Patience& patience) {
+    const Clock::time_point until = patience.until;
+    bool has_told = false;
     while (true) {
       tcp::resolver resolver(context_);
       tcp::resolver::results_type places;
@@ -124,13 +138,18 @@ class Connection {
         (void)socket_.open(places->endpoint().protocol(), reason);
         problem = reason ? reason : problem;
       }
-      may_come = may_come || problem == asio::error::connection_refused;
-      if (is_over || !may_come || Clock::now() + kRetryPause >= until_listening) {
+      const bool is_refused = may_come || problem == asio::error::connection_refused;
+      const milliseconds pause = is_refused ? kRetryPause : kHostPause;
+      const bool may_try_again = is_refused || may_be_a_host_to_come(problem);
+      if (is_over || !may_try_again || Clock::now() + pause >= patience.until_listening) {
         throw TransportError(fmt::format("{}: cannot connect: {}", what_,
                                          problem ? in_words(problem) : "no answer in time"));
       }
+      if (!is_refused && patience.on_absence && !std::exchange(has_told, true)) {
+        patience.on_absence(fmt::format("{}: cannot connect yet: {}", what_, in_words(problem)));
+      }
       (void)socket_.close(problem);
-      std::this_thread::sleep_for(kRetryPause);
+      std::this_thread::sleep_for(pause);
     }
   }
 
@@ -218,6 +237,7 @@ class TcpStore final : public Store {
       : address_(std::move(address)),
         description_(fmt::format("{} at {}", options.name, address_.text())),
         longest_silence_(options.longest_silence),
+        on_absence_(options.on_absence),
         server_comes_later_(options.server == TcpStoreOptions::Server::MayComeLater) {}
 
   void set(const std::string& key, std::span<const std::byte> value, Deadline deadline) override {
@@ -263,7 +283,9 @@ class TcpStore final : public Store {
     auto connection = take_idle();
     if (!connection) {
       const bool may_come_later = server_comes_later_ && !has_been_reached_;
-      connection = connect(until, may_come_later ? until - longest_silence_ : now);
+      connection = connect({.until = until,
+                            .until_listening = may_come_later ? until - longest_silence_ : now,
+                            .on_absence = on_absence_});
       has_been_reached_ = true;
     }
     Reply reply = connection->ask(request, key, value, until);
@@ -275,9 +297,9 @@ class TcpStore final : public Store {
     return reply;
   }
 
-  std::unique_ptr<Connection> connect(Clock::time_point until, Clock::time_point until_listening) {
+  std::unique_ptr<Connection> connect(const Patience& patience) {
     try {
-      return std::make_unique<Connection>(address_, description_, until, until_listening);
+      return std::make_unique<Connection>(address_, description_, patience);
     } catch (const boost::system::system_error& error) {
       throw TransportError(
           fmt::format("{}: cannot connect: {}", description_, in_words(error.code())));
@@ -302,6 +324,7 @@ class TcpStore final : public Store {
   StoreAddress address_;
   std::string description_;
   milliseconds longest_silence_;
+  std::function<void(const std::string&)> on_absence_;
   bool server_comes_later_;
   std::atomic<bool> has_been_reached_{false};
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,9 @@ struct TcpStoreOptions {
 
   std::string name = "the store";  ///< for messages
   Server server = Server::IsThere;
+  /// Is told, once, why a server that may come later is not there, where more is wrong than that
+  /// nobody listens yet: its host has no name, or no route leads to it.
+  std::function<void(const std::string& why)> on_absence = {};
   /// How long a call waits for the server's answer beyond its own deadline.
   std::chrono::milliseconds longest_silence = std::chrono::seconds(10);
 };

@@ -14,6 +14,7 @@
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/log.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
 #include "python/bindings/own/python_object.hpp"
@@ -86,7 +87,7 @@ class PythonStore final : public Store {
 
 std::shared_ptr<Context> join(const std::shared_ptr<Store>& store,
                               const LaunchEnvironment& launch) {
-  const Settings settings = Settings::from_environment();
+  const Settings settings = Settings::for_start();
   auto context =
       Context::create(join_over_store(store, launch, settings, Deadline::after(settings.timeout),
                                       &run_signal_handlers),
@@ -128,7 +129,7 @@ void bind_launch(py::module_& module) {
       .def_static(
           "check_handed_place",
           [](int rank, int size) {
-            if (!Settings::from_environment().joins) {
+            if (!Settings::for_start().joins) {
               LaunchEnvironment::check_handed_place(rank, size);
             }
           },
@@ -137,7 +138,7 @@ void bind_launch(py::module_& module) {
       .def(
           "claim",
           [](const LaunchEnvironment& launch) {
-            if (!Settings::from_environment().joins) {
+            if (!Settings::for_start().joins) {
               claim_rank(launch);
             }
           },
@@ -157,8 +158,15 @@ void bind_launch(py::module_& module) {
              "Leaves the others, as at the exit of the process, while the interpreter is there.");
   module.def(
       "settings_timeout",
-      [] { return std::chrono::duration<double>(Settings::from_environment().timeout).count(); },
+      [] { return std::chrono::duration<double>(Settings::for_start().timeout).count(); },
       "BLUEFOG_TIMEOUT in seconds; 0: never.");
+  module.def(
+      "warn_at_start",
+      [](const std::string& text) {
+        const Settings settings = Settings::for_start();
+        Logger({.level = settings.log_level, .hide_time = settings.log_hide_time}).warning(text);
+      },
+      py::arg("text"), "A warning of a rank that has no context yet, and says itself which it is.");
   module.def(
       "join_over_store",
       [](const py::object& view, const LaunchEnvironment& launch) {

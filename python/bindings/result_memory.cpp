@@ -85,7 +85,7 @@ class BlockCache {
 /// The cache never ends: tensors may outlive everything else.
 BlockCache& cache() {
   static auto* const blocks =
-      new BlockCache(static_cast<std::size_t>(Settings::from_environment().result_cache_bytes));
+      new BlockCache(static_cast<std::size_t>(Settings::for_start().result_cache_bytes));
   return *blocks;
 }
 

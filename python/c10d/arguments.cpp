@@ -6,10 +6,11 @@
 
 namespace bluefog::c10d_backend {
 
-ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule) {
+ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule,
+                            const at::Tensor& tensor) {
   switch (rule.op_) {
     case ::c10d::ReduceOp::SUM:
-      return ops::Reduction::Sum;
+      return tensor.scalar_type() == at::kBool ? ops::Reduction::Or : ops::Reduction::Sum;
     case ::c10d::ReduceOp::AVG:
       return ops::Reduction::Average;
     case ::c10d::ReduceOp::PRODUCT:
@@ -33,12 +34,12 @@ ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule
 }
 
 BufferView operand_of(const CallPlace& place, const at::Tensor& tensor,
-                      const ::c10d::ReduceOp& rule, Keeps keeps) {
+                      const ::c10d::ReduceOp& rule, Order order, Keeps keeps) {
   if (tensor.defined() && tensor.is_complex() && !::c10d::isComplexViewAsRealAllowed(rule)) {
     throw UnsupportedError(
         fmt::format("{}: expected SUM or AVG for complex numbers, found another", where(place)));
   }
-  return values_of(place, tensor, keeps);
+  return values_of(place, tensor, order, keeps);
 }
 
 void check_count(const CallPlace& place, std::string_view what, std::size_t expected,
@@ -65,10 +66,9 @@ int root_of(const CallPlace& place, std::int64_t root, int size) {
   return static_cast<int>(root);
 }
 
-BufferView part_of(const CallPlace& place, std::string_view what, const at::Tensor& part,
-                   const at::Tensor& like, Keeps keeps) {
-  check_contiguous(place, what, part);
-  const BufferView view = bytes_of(place, part, keeps);
+BufferView part_of(const CallPlace& place, const at::Tensor& part, const at::Tensor& like,
+                   Keeps keeps) {
+  const BufferView view = bytes_of(place, part, Order::ByRows, keeps);
   check_same_dtype(place, part, like);
   return view;
 }

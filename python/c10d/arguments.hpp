@@ -14,13 +14,15 @@
 
 namespace bluefog::c10d_backend {
 
+/// The reduction of a tensor's values. The sum of bools is their or, as in torch's backends.
 /// @throws UnsupportedError for a reduction that this library does not have.
-[[nodiscard]] ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule);
+[[nodiscard]] ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule,
+                                          const at::Tensor& tensor);
 
 /// The tensor's values for a reduction. Those of complex numbers are pairs, which are only added.
 /// @throws UnsupportedError for complex numbers that are not added; errors of `values_of`.
 [[nodiscard]] BufferView operand_of(const CallPlace& place, const at::Tensor& tensor,
-                                    const ::c10d::ReduceOp& rule, Keeps keeps);
+                                    const ::c10d::ReduceOp& rule, Order order, Keeps keeps);
 
 /// @throws InvalidArgument for a list of another length.
 void check_count(const CallPlace& place, std::string_view what, std::size_t expected,
@@ -33,19 +35,19 @@ void check_most(const CallPlace& place, std::string_view what, std::size_t most,
 [[nodiscard]] int root_of(const CallPlace& place, std::int64_t root, int size);
 
 /// A tensor of a list, one for each rank, as a part; with the dtype of `like`.
-/// @throws InvalidArgument if it is not contiguous or has another dtype; errors of `bytes_of`.
-[[nodiscard]] BufferView part_of(const CallPlace& place, std::string_view what,
-                                 const at::Tensor& part, const at::Tensor& like, Keeps keeps);
+/// @throws InvalidArgument if it has another dtype; errors of `bytes_of`.
+[[nodiscard]] BufferView part_of(const CallPlace& place, const at::Tensor& part,
+                                 const at::Tensor& like, Keeps keeps);
 
 /// `part_of` each. @tparam View `BufferView` for results, `ConstBufferView` for inputs.
 template <typename View>
-[[nodiscard]] std::vector<View> parts_of(const CallPlace& place, std::string_view what,
+[[nodiscard]] std::vector<View> parts_of(const CallPlace& place,
                                          const std::vector<at::Tensor>& parts,
                                          const at::Tensor& like, Keeps keeps) {
   std::vector<View> views;
   views.reserve(parts.size());
   for (const at::Tensor& part : parts) {
-    views.push_back(part_of(place, what, part, like, keeps));
+    views.push_back(part_of(place, part, like, keeps));
   }
   return views;
 }

@@ -40,7 +40,7 @@ WorkHandle GroupCalls::started(const Manner& manner, std::string_view call, Tens
     }
     Calls calls;
     HostCopies copies;
-    start({.rank = parts_->rank, .call = call, .copies = &copies}, calls);
+    start({.rank = parts_->rank, .call = call, .copies = &copies, .results = &result}, calls);
     auto work =
         c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls), std::move(result),
                                        std::move(copies), timeout, source);

@@ -18,9 +18,12 @@ WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& opt
   return calls_.started(manner, "all_reduce", tensors, [&](const CallPlace& place, Calls& calls) {
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
     BufferView view = calls_.arguments([&] {
-      how.reduction = reduction_of(place, options.reduceOp);
-      how.name = form_of(only(place, "tensors", tensors));
-      return operand_of(place, tensors.front(), options.reduceOp, keeps(manner));
+      const at::Tensor& tensor = only(place, "tensors", tensors);
+      BufferView values =
+          operand_of(place, tensor, options.reduceOp, Order::AsTheyLie, keeps(manner));
+      how.reduction = reduction_of(place, options.reduceOp, tensor);
+      how.name = form_of(tensor, Order::AsTheyLie);
+      return values;
     });
     calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
   });
@@ -32,11 +35,13 @@ WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
   return calls_.started(
       manner, "all_reduce_coalesced", tensors, [&](const CallPlace& place, Calls& calls) {
         auto parts = calls_.operations(place, tensors.size(), [&](std::size_t i) {
-          BufferView view = operand_of(place, tensors[i], options.reduceOp, keeps(manner));
-          return ops::make_allreduce(*context_, std::move(view),
-                                     {.name = form_of(tensors[i], i, tensors.size()),
-                                      .reduction = reduction_of(place, options.reduceOp),
-                                      .buffer = ops::BufferUse::Copy});
+          BufferView view =
+              operand_of(place, tensors[i], options.reduceOp, Order::AsTheyLie, keeps(manner));
+          return ops::make_allreduce(
+              *context_, std::move(view),
+              {.name = form_of(tensors[i], Order::AsTheyLie, i, tensors.size()),
+               .reduction = reduction_of(place, options.reduceOp, tensors[i]),
+               .buffer = ops::BufferUse::Copy});
         });
         calls.push_back(ops::submit_series(*context_, OpKind::Allreduce, std::move(parts)));
       });
@@ -48,10 +53,10 @@ WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& opt
     int root = 0;
     BufferView view = calls_.arguments([&] {
       root = root_of(place, options.rootRank, getSize());
-      return bytes_of(place, only(place, "tensors", tensors), keeps(manner));
+      return bytes_of(place, only(place, "tensors", tensors), Order::AsTheyLie, keeps(manner));
     });
-    calls.push_back(ops::broadcast_nonblocking(*context_, std::move(view), root,
-                                               {.name = form_of(tensors.front())}));
+    calls.push_back(ops::broadcast_nonblocking(
+        *context_, std::move(view), root, {.name = form_of(tensors.front(), Order::AsTheyLie)}));
   });
 }
 
@@ -62,9 +67,12 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
     int root = 0;
     BufferView view = calls_.arguments([&] {
       root = root_of(place, options.rootRank, getSize());
-      how.reduction = reduction_of(place, options.reduceOp);
-      how.name = form_of(only(place, "tensors", tensors));
-      return operand_of(place, tensors.front(), options.reduceOp, keeps(manner));
+      const at::Tensor& tensor = only(place, "tensors", tensors);
+      BufferView values =
+          operand_of(place, tensor, options.reduceOp, Order::AsTheyLie, keeps(manner));
+      how.reduction = reduction_of(place, options.reduceOp, tensor);
+      how.name = form_of(tensor, Order::AsTheyLie);
+      return values;
     });
     calls.push_back(ops::reduce_nonblocking(*context_, std::move(view), root, how));
   });
@@ -75,17 +83,17 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
 GroupBackend::Made GroupBackend::allgather_lists(const CallPlace& place, const at::Tensor& input,
                                                  const Tensors& outputs, Keeps keeps,
                                                  std::string form) {
-  return ops::make_allgather_parts(*context_, part_of(place, "input", input, input, keeps),
-                                   parts_of<BufferView>(place, "outputs", outputs, input, keeps),
+  return ops::make_allgather_parts(*context_, part_of(place, input, input, keeps),
+                                   parts_of<BufferView>(place, outputs, input, keeps),
                                    {.name = std::move(form)});
 }
 
 GroupBackend::Made GroupBackend::allgather_flat(const CallPlace& place, const at::Tensor& input,
                                                 const at::Tensor& output, Keeps keeps,
                                                 std::string form) {
-  const ConstBufferView own = part_of(place, "input", input, input, keeps);
-  auto places = equal_parts(place, "output", part_of(place, "output", output, input, keeps),
-                            getSize(), own.count);
+  const ConstBufferView own = part_of(place, input, input, keeps);
+  auto places =
+      equal_parts(place, "output", part_of(place, output, input, keeps), getSize(), own.count);
   return ops::make_allgather_parts(*context_, own, std::move(places), {.name = std::move(form)});
 }
 
@@ -97,7 +105,8 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
     calls.push_back(calls_.submit([&] {
       const at::Tensor& input = only(place, "inputs", inputs);
       check_count(place, "lists of outputs", 1, outputs.size());
-      return allgather_lists(place, input, outputs.front(), keeps(manner), form_of(input));
+      return allgather_lists(place, input, outputs.front(), keeps(manner),
+                             form_of(input, Order::ByRows));
     }));
   });
 }
@@ -107,8 +116,9 @@ WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
   return calls_.started(
       manner, "all_gather_into_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
-        calls.push_back(calls_.submit(
-            [&] { return allgather_flat(place, input, output, keeps(manner), form_of(input)); }));
+        calls.push_back(calls_.submit([&] {
+          return allgather_flat(place, input, output, keeps(manner), form_of(input, Order::ByRows));
+        }));
       });
 }
 
@@ -132,7 +142,7 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
             places.push_back(of_rank[i]);
           }
           return allgather_lists(place, inputs[i], places, keeps(manner),
-                                 form_of(inputs[i], i, count));
+                                 form_of(inputs[i], Order::ByRows, i, count));
         });
         calls.push_back(ops::submit_series(*context_, OpKind::Allgather, std::move(parts)));
       });
@@ -148,7 +158,7 @@ WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tenso
         auto parts = calls_.operations(place, count, [&](std::size_t i) {
           check_count(place, "outputs", inputs.size(), outputs.size());
           return allgather_flat(place, inputs[i], outputs[i], keeps(manner),
-                                form_of(inputs[i], i, count));
+                                form_of(inputs[i], Order::ByRows, i, count));
         });
         calls.push_back(ops::submit_series(*context_, OpKind::Allgather, std::move(parts)));
       });
@@ -165,11 +175,11 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
       root = root_of(place, options.rootRank, getSize());
       const at::Tensor& input = only(place, "inputs", inputs);
       check_count(place, "lists of outputs", getRank() == root ? 1 : 0, outputs.size());
-      own = part_of(place, "input", input, input, keeps(manner));
-      return parts_of<BufferView>(place, "outputs", result, input, keeps(manner));
+      own = part_of(place, input, input, keeps(manner));
+      return parts_of<BufferView>(place, result, input, keeps(manner));
     });
     calls.push_back(ops::gather_nonblocking(*context_, std::move(own), std::move(places), root,
-                                            {.name = form_of(inputs.front())}));
+                                            {.name = form_of(inputs.front(), Order::ByRows)}));
   });
 }
 
@@ -185,13 +195,13 @@ WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
       root = root_of(place, options.rootRank, getSize());
       const at::Tensor& output = only(place, "outputs", outputs);
       check_count(place, "lists of inputs", getRank() == root ? 1 : 0, inputs.size());
-      own = part_of(place, "output", output, output, keeps(manner));
-      return inputs.empty() ? std::vector<ConstBufferView>()
-                            : parts_of<ConstBufferView>(place, "inputs", inputs.front(), output,
-                                                        keeps(manner));
+      own = part_of(place, output, output, keeps(manner));
+      return inputs.empty()
+                 ? std::vector<ConstBufferView>()
+                 : parts_of<ConstBufferView>(place, inputs.front(), output, keeps(manner));
     });
     calls.push_back(ops::scatter_nonblocking(*context_, std::move(parts), std::move(own), root,
-                                             {.name = form_of(outputs.front())}));
+                                             {.name = form_of(outputs.front(), Order::ByRows)}));
   });
 }
 
@@ -203,15 +213,14 @@ WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& 
         ops::ReduceOptions how;
         BufferView own;
         auto parts = calls_.arguments([&] {
-          how.reduction = reduction_of(place, options.reduceOp);
           const at::Tensor& output = only(place, "outputs", outputs);
-          check_contiguous(place, "output", output);
-          own = operand_of(place, output, options.reduceOp, keeps(manner));
+          own = operand_of(place, output, options.reduceOp, Order::ByRows, keeps(manner));
+          how.reduction = reduction_of(place, options.reduceOp, output);
           check_count(place, "lists of inputs", 1, inputs.size());
           std::vector<ConstBufferView> views;
           for (const at::Tensor& input : inputs.front()) {
-            check_contiguous(place, "input", input);
-            views.emplace_back(operand_of(place, input, options.reduceOp, keeps(manner)));
+            views.emplace_back(
+                operand_of(place, input, options.reduceOp, Order::ByRows, keeps(manner)));
             check_same_dtype(place, input, output);
           }
           return views;
@@ -226,12 +235,10 @@ GroupBackend::Made GroupBackend::reduce_scatter_flat(const CallPlace& place,
                                                      const at::Tensor& output,
                                                      const ::c10d::ReduceOp& rule, Keeps keeps,
                                                      std::string form) {
-  const ops::Reduction reduction = reduction_of(place, rule);
-  check_contiguous(place, "input", input);
-  check_contiguous(place, "output", output);
-  BufferView own = operand_of(place, output, rule, keeps);
-  const BufferView whole = operand_of(place, input, rule, keeps);
+  BufferView own = operand_of(place, output, rule, Order::ByRows, keeps);
+  const BufferView whole = operand_of(place, input, rule, Order::ByRows, keeps);
   check_same_dtype(place, input, output);
+  const ops::Reduction reduction = reduction_of(place, rule, output);
   auto parts = as_inputs(equal_parts(place, "input", whole, getSize(), own.count));
   return ops::make_reduce_scatter(*context_, std::move(parts), std::move(own),
                                   {.name = std::move(form), .reduction = reduction});
@@ -240,13 +247,13 @@ GroupBackend::Made GroupBackend::reduce_scatter_flat(const CallPlace& place,
 WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                               const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
-  return calls_.started(manner, "reduce_scatter_tensor", {output},
-                        [&](const CallPlace& place, Calls& calls) {
-                          calls.push_back(calls_.submit([&] {
-                            return reduce_scatter_flat(place, input, output, options.reduceOp,
-                                                       keeps(manner), form_of(input));
-                          }));
-                        });
+  return calls_.started(
+      manner, "reduce_scatter_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
+        calls.push_back(calls_.submit([&] {
+          return reduce_scatter_flat(place, input, output, options.reduceOp, keeps(manner),
+                                     form_of(input, Order::ByRows));
+        }));
+      });
 }
 
 WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -259,7 +266,7 @@ WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tenso
         auto parts = calls_.operations(place, count, [&](std::size_t i) {
           check_count(place, "outputs", inputs.size(), outputs.size());
           return reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner),
-                                     form_of(inputs[i], i, count));
+                                     form_of(inputs[i], Order::ByRows, i, count));
         });
         calls.push_back(ops::submit_series(*context_, OpKind::ReduceScatter, std::move(parts)));
       });
@@ -273,11 +280,11 @@ WorkHandle GroupBackend::alltoall(Tensors& outputs, Tensors& inputs,
     auto taken = calls_.arguments([&] {
       check_count(place, "inputs", static_cast<std::size_t>(getSize()), inputs.size());
       check_count(place, "outputs", static_cast<std::size_t>(getSize()), outputs.size());
-      sent = parts_of<ConstBufferView>(place, "inputs", inputs, inputs.front(), keeps(manner));
-      return parts_of<BufferView>(place, "outputs", outputs, inputs.front(), keeps(manner));
+      sent = parts_of<ConstBufferView>(place, inputs, inputs.front(), keeps(manner));
+      return parts_of<BufferView>(place, outputs, inputs.front(), keeps(manner));
     });
     calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken),
-                                              {.name = form_of(inputs.front())}));
+                                              {.name = form_of(inputs.front(), Order::ByRows)}));
   });
 }
 
@@ -290,13 +297,13 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
       manner, "all_to_all_single", {output}, [&](const CallPlace& place, Calls& calls) {
         std::vector<ConstBufferView> sent;
         auto taken = calls_.arguments([&] {
-          const BufferView from = part_of(place, "input", input, input, keeps(manner));
-          const BufferView to = part_of(place, "output", output, input, keeps(manner));
+          const BufferView from = part_of(place, input, input, keeps(manner));
+          const BufferView to = part_of(place, output, input, keeps(manner));
           sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
           return parts_by_rows(place, "output", to, output, output_rows, getSize());
         });
         calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken),
-                                                  {.name = form_of(input)}));
+                                                  {.name = form_of(input, Order::ByRows)}));
       });
 }
 

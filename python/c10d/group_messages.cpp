@@ -11,9 +11,9 @@ namespace bluefog::c10d_backend {
 WorkHandle GroupBackend::send(Tensors& tensors, int target, int tag) {
   return calls_.started(
       {.type = OpType::SEND}, "send", tensors, [&](const CallPlace& place, Calls& calls) {
-        check_contiguous(place, "tensor", only(place, "tensors", tensors));
+        const at::Tensor& tensor = only(place, "tensors", tensors);
         calls.push_back(ops::send_nonblocking(
-            *context_, bytes_of(place, tensors.front(), Keeps::Memory), target, tag));
+            *context_, bytes_of(place, tensor, Order::ByRows, Keeps::Memory), target, tag));
       });
 }
 
@@ -21,9 +21,9 @@ WorkHandle GroupBackend::recv(Tensors& tensors, int source, int tag) {
   return calls_.started(
       {.type = OpType::RECV}, "recv", tensors,
       [&](const CallPlace& place, Calls& calls) {
-        check_contiguous(place, "tensor", only(place, "tensors", tensors));
+        const at::Tensor& tensor = only(place, "tensors", tensors);
         calls.push_back(ops::receive_nonblocking(
-            *context_, bytes_of(place, tensors.front(), Keeps::Memory), source, tag));
+            *context_, bytes_of(place, tensor, Order::ByRows, Keeps::Memory), source, tag));
       },
       source);
 }

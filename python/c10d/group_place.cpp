@@ -3,7 +3,7 @@
 namespace bluefog::c10d_backend {
 
 Settings settings_of(const GroupPlace& place) {
-  Settings settings = Settings::from_environment();
+  Settings settings = Settings::for_start();
   settings.timeout = place.timeout;
   settings.timeout_name = "the timeout of its process group";
   settings.expect_size = 0;  // said of all ranks, of whom these may be some

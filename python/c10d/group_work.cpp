@@ -29,6 +29,7 @@ GroupWork::GroupWork(std::shared_ptr<const GroupParts> group, ::c10d::OpType typ
       group_(std::move(group)),
       calls_(std::move(calls)),
       result_(std::move(result)),
+      has_copies_(!copies.empty()),
       copies_(std::move(copies)),
       timeout_(timeout),
       source_(source) {}
@@ -60,9 +61,7 @@ void GroupWork::wait_for_all(std::chrono::milliseconds timeout) {
 
 // Waiters wait for each other: whoever returns finds the results there.
 void GroupWork::bring_back() {
-  const bool any_on_device =
-      std::ranges::any_of(result_, [](const at::Tensor& tensor) { return tensor.is_cuda(); });
-  if (any_on_device && retrieveOpType() != ::c10d::OpType::SEND) {
+  if (has_copies_ && retrieveOpType() != ::c10d::OpType::SEND) {
     const std::lock_guard lock(copies_mutex_);
     copies_.bring_back(result_);
   }

@@ -33,7 +33,7 @@ struct GroupParts {
 class GroupWork final : public ::c10d::Work {
  public:
   /// @param result the tensors that the future gives. @param copies of the call's tensors on
-  /// devices. @param timeout of this call's waits; zero: as the group has it. @param source of a
+  /// devices and in other orders. @param timeout of this call's waits; zero: as the group has it. @param source of a
   /// receipt; −1: none.
   GroupWork(std::shared_ptr<const GroupParts> group, ::c10d::OpType type, Calls calls,
             std::vector<at::Tensor> result, HostCopies copies, std::chrono::milliseconds timeout,
@@ -55,7 +55,7 @@ class GroupWork final : public ::c10d::Work {
   void complete_future();
 
  private:
-  /// Waits for all calls, each to its end, and has their results on their devices. @throws the
+  /// Waits for all calls, each to its end, and has their results in their places. @throws the
   /// first error.
   void wait_for_all(std::chrono::milliseconds timeout);
   void bring_back();
@@ -65,6 +65,7 @@ class GroupWork final : public ::c10d::Work {
   std::shared_ptr<const GroupParts> group_;
   Calls calls_;
   std::vector<at::Tensor> result_;
+  const bool has_copies_;
   std::mutex copies_mutex_;
   HostCopies copies_;
   std::chrono::milliseconds timeout_;

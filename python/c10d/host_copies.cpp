@@ -6,15 +6,15 @@
 
 namespace bluefog::c10d_backend {
 
-const at::Tensor& HostCopies::of(const at::Tensor& tensor) {
+const at::Tensor& HostCopies::of(const at::Tensor& tensor, at::MemoryFormat format) {
   const auto found =
       std::ranges::find_if(copies_, [&](const auto& known) { return known.first.is_same(tensor); });
   if (found != copies_.end()) {
     return found->second;
   }
   return copies_
-      .emplace_back(tensor, tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true,
-                                               at::MemoryFormat::Preserve))
+      .emplace_back(tensor,
+                    tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true, format))
       .second;
 }
 

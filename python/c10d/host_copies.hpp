@@ -7,18 +7,18 @@
 
 namespace bluefog::c10d_backend {
 
-/// The copies on the host by which a call takes tensors on CUDA devices. torch makes them, in the
-/// order of the stream that is current where the call is made, and where it is waited for.
+/// The copies on the host by which a call takes tensors on CUDA devices, and those whose elements
+/// do not lie as it needs them. torch makes them, in the order of the stream that is current where
+/// the call is made, and where it is waited for.
 class HostCopies {
  public:
-  /// The copy of a tensor on a device, laid out as it; the same one for the same tensor. Waits for
+  /// The copy of a tensor, laid out as `format` says; the same one for the same tensor. Waits for
   /// what its stream has to do before.
-  [[nodiscard]] const at::Tensor& of(const at::Tensor& tensor);
+  [[nodiscard]] const at::Tensor& of(const at::Tensor& tensor, at::MemoryFormat format);
 
   [[nodiscard]] bool empty() const noexcept { return copies_.empty(); }
 
-  /// Copies what a call has left for `results` to their devices, where it is when this returns.
-  /// Once: later calls do nothing.
+  /// Copies what a call has left for `results` to where they lie. Once: later calls do nothing.
   void bring_back(const std::vector<at::Tensor>& results);
 
  private:

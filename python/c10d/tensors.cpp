@@ -1,12 +1,14 @@
 #include "python/c10d/tensors.hpp"
 
-#include <ATen/ops/view_as_real.h>
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/Layout.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Storage.h>
 #include <c10/util/StringUtil.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -36,19 +38,42 @@ void check_dense(const CallPlace& place, const at::Tensor& tensor) {
                     "backend for that device, as in \"cpu:bluefog,xpu:xccl\"",
                     where(place), text_of(tensor)));
   }
-  if (!tensor.is_non_overlapping_and_dense()) {
+}
+
+/// Whether the call takes the elements where they are, as they are there.
+bool are_in_order(const at::Tensor& tensor, Order order) {
+  const bool is_as_stored = !tensor.is_conj() && !tensor.is_neg();
+  return is_as_stored && (tensor.is_contiguous() ||
+                          (order == Order::AsTheyLie && tensor.is_non_overlapping_and_dense()));
+}
+
+void check_places(const CallPlace& place, const at::Tensor& tensor) {
+  const auto is_this = [&](const at::Tensor& result) { return result.is_same(tensor); };
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes &&
+      std::ranges::any_of(*place.results, is_this)) {
     throw InvalidArgument(fmt::format(
-        "{}: expected a tensor whose elements lie side by side, found {} with strides [{}]; give "
-        "tensor.contiguous()",
+        "{}: expected a result each of whose elements has a place of its own, found {} with strides "
+        "[{}]; give tensor.contiguous()",
         where(place), text_of(tensor), fmt::join(tensor.strides(), ", ")));
   }
 }
 
-BufferView view_of(const CallPlace& place, const at::Tensor& tensor, Dtype dtype,
-                   std::int64_t count, Keeps keeps) {
-  const at::Tensor& here = tensor.is_cpu() ? tensor : place.copies->of(tensor);
-  BufferView view{.data = here.mutable_data_ptr(), .count = count, .dtype = dtype};
-  if (keeps == Keeps::Memory || !tensor.is_cpu()) {
+BufferView view_of(const CallPlace& place, const at::Tensor& tensor, Dtype dtype, Order order,
+                   Keeps keeps) {
+  const bool is_in_order = are_in_order(tensor, order);
+  const bool is_copied = !tensor.is_cpu() || !is_in_order;
+  if (!is_in_order) {
+    check_places(place, tensor);
+  }
+  const at::Tensor& here =
+      is_copied ? place.copies->of(tensor, is_in_order ? at::MemoryFormat::Preserve
+                                                       : at::MemoryFormat::Contiguous)
+                : tensor;
+  const auto bytes = static_cast<std::int64_t>(here.nbytes());
+  BufferView view{.data = here.mutable_data_ptr(),
+                  .count = bytes / static_cast<std::int64_t>(size_of(dtype)),
+                  .dtype = dtype};
+  if (keeps == Keeps::Memory || is_copied) {
     view.owner = std::make_shared<const c10::Storage>(here.storage());
   }
   return view;
@@ -75,38 +100,31 @@ std::string text_of(const at::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "), tensor.device().str());
 }
 
-BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
+BufferView values_of(CallPlace place, const at::Tensor& tensor, Order order, Keeps keeps) {
   check_dense(place, tensor);
-  if (tensor.is_complex()) {
-    const at::Tensor pairs = at::view_as_real(tensor);
-    if (const auto dtype = dtype_named(pairs.scalar_type())) {
-      return view_of(place, tensor, *dtype, pairs.numel(), keeps);
-    }
-  }
-  const auto dtype = dtype_named(tensor.scalar_type());
+  const auto dtype = dtype_named(tensor.is_complex() ? c10::toRealValueType(tensor.scalar_type())
+                                                     : tensor.scalar_type());
   if (!dtype) {
     throw UnsupportedError(
         fmt::format("{}: expected float16, bfloat16, float32, float64, complex, bool or an integer "
                     "of up to 64 bits with a sign or of 8 bits without, found {}",
                     where(place), text_of(tensor)));
   }
-  return view_of(place, tensor, *dtype, tensor.numel(), keeps);
+  return view_of(place, tensor, *dtype, order, keeps);
 }
 
-BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
+BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Order order, Keeps keeps) {
   check_dense(place, tensor);
-  const auto dtype = dtype_named(tensor.scalar_type());
-  return dtype ? view_of(place, tensor, *dtype, tensor.numel(), keeps)
-               : view_of(place, tensor, Dtype::UInt8, static_cast<std::int64_t>(tensor.nbytes()),
-                         keeps);
+  return view_of(place, tensor, dtype_named(tensor.scalar_type()).value_or(Dtype::UInt8), order,
+                 keeps);
 }
 
-std::string form_of(const at::Tensor& tensor) {
+std::string form_of(const at::Tensor& tensor, Order order) {
   std::string form;
   if (!dtype_named(tensor.scalar_type())) {
     form = fmt::format("of {}", c10::toString(tensor.scalar_type()));
   }
-  if (!tensor.is_contiguous()) {
+  if (!tensor.is_contiguous() && are_in_order(tensor, order)) {
     // Where a dimension has one index its stride means nothing.
     std::vector<std::int64_t> strides;
     for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -119,8 +137,8 @@ std::string form_of(const at::Tensor& tensor) {
   return form;
 }
 
-std::string form_of(const at::Tensor& tensor, std::size_t index, std::size_t count) {
-  const std::string form = form_of(tensor);
+std::string form_of(const at::Tensor& tensor, Order order, std::size_t index, std::size_t count) {
+  const std::string form = form_of(tensor, order);
   return fmt::format("{}{}tensor {} of {}", form, form.empty() ? "" : ", ", index + 1, count);
 }
 
@@ -172,14 +190,6 @@ std::vector<BufferView> parts_by_rows(CallPlace place, std::string_view what,
     begin += one;
   }
   return views;
-}
-
-void check_contiguous(CallPlace place, std::string_view what, const at::Tensor& tensor) {
-  if (tensor.defined() && !tensor.is_contiguous()) {
-    throw InvalidArgument(fmt::format(
-        "{}: {}: expected a contiguous tensor, found {} with strides [{}]; give tensor.contiguous()",
-        where(place), what, text_of(tensor), fmt::join(tensor.strides(), ", ")));
-  }
 }
 
 void check_same_dtype(CallPlace place, const at::Tensor& one, const at::Tensor& other) {

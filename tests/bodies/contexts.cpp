@@ -116,12 +116,13 @@ TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
   });
 }
 
-TEST(Contexts, FilesThatCannotBeWrittenAreHeardOfByAll) {
+TEST(Contexts, WhatOneRankCannotReadOrWriteIsHeardOfByAll) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const auto create = [&](std::string Settings::*prefix, const std::string& value) {
       Settings settings = context.settings();
       if (context.rank() == 1) {
         settings.*prefix = value;
+        settings.nodes_per_machine = settings.problem.empty() ? settings.nodes_per_machine : 7;
       }
       const auto bootstrap =
           context.core().bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
@@ -138,6 +139,11 @@ TEST(Contexts, FilesThatCannotBeWrittenAreHeardOfByAll) {
                 AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
                       HasSubstr("flight record (BLUEFOG_FLIGHT_RECORDER): cannot write " + missing +
                                 "1.json: No such file or directory")));
+    // What it could not read is at its default, which others may have changed.
+    const std::string unread = "BLUEFOG_NODES_PER_MACHINE=two: expected an integer";
+    EXPECT_THAT(create(&Settings::problem, unread),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr(unread)));
   });
 }
 

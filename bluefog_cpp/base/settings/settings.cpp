@@ -274,6 +274,18 @@ void read_variable(Settings& settings, const std::string& name, const std::strin
   }
 }
 
+std::map<std::string, std::string> own_variables() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (text.starts_with(kPrefix) && equals != std::string_view::npos) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return variables;
+}
+
 }  // namespace
 
 Settings Settings::from_variables(const std::map<std::string, std::string>& variables) {
@@ -286,16 +298,20 @@ Settings Settings::from_variables(const std::map<std::string, std::string>& vari
   return settings;
 }
 
-Settings Settings::from_environment() {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = text.find('=');
-    if (text.starts_with(kPrefix) && equals != std::string_view::npos) {
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+Settings Settings::from_environment() { return from_variables(own_variables()); }
+
+Settings Settings::for_start() {
+  Settings settings;
+  for (const auto& [name, value] : own_variables()) {
+    try {
+      if (!value.empty()) {
+        read_variable(settings, name, value);
+      }
+    } catch (const InvalidArgument& error) {
+      settings.problem += (settings.problem.empty() ? "" : "; ") + std::string(error.what());
     }
   }
-  return from_variables(variables);
+  return settings;
 }
 
 std::vector<SettingInfo> setting_table() {

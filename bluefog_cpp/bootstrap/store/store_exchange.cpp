@@ -24,6 +24,8 @@ using std::chrono::milliseconds;
 constexpr int kRoot = 0;
 /// How long one call of the store waits: its caller looks around in between.
 constexpr milliseconds kSlice(100);
+/// How long a refusal waits until the others have it.
+constexpr milliseconds kForReceipts(2000);
 /// A store that does not wait as it should is asked this often.
 constexpr milliseconds kPause(5);
 constexpr std::size_t kHeadBytes = 64;
@@ -94,6 +96,8 @@ std::vector<StoreRecord> StoreExchange::gather(const StoreRecord& own, const Jud
     if (const std::string verdict = judge ? judge(rank, records.back()) : std::string();
         !verdict.empty()) {
       hand_out(verdict, {}, wait);
+      // The store may end with this process, which has no more to do.
+      await_receipts(Deadline::after(kForReceipts), wait.is_over);
       throw UnsupportedError(fmt::format("{}: {}", name_of(wait.call), verdict));
     }
   }

@@ -224,3 +224,63 @@ def test_strides(both, rank):
     large = values(rank, (100_000,))
     dist.all_reduce(large[1000:90_000])
     assert large[:1000].equal(values(rank, (100_000,))[:1000])
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_elements_with_gaps(both, rank, size, blocking):
+    """They go by rows; what lies between them stays. The same of an order that a call does not
+    take, and on some ranks alone."""
+    def finish(work):
+        if work is not None:
+            work.wait()
+
+    def run(group):
+        how = {"group": group, "async_op": not blocking}
+        whole = values(rank, (4, 6))
+        finish(dist.all_reduce(whole[:, ::2], **how))
+        full = values(rank, (4, 6))
+        some = full[:, 1::2] if rank < 2 else values(rank, (4, 3))
+        finish(dist.broadcast(some, 0, **how))
+        gathered = [values(9 + r, (6, 4)).t() for r in range(size)]
+        finish(dist.all_gather(gathered, values(rank, (1, 6)).expand(4, 6), **how))
+        return [whole, full, some, *gathered]
+    expect_equal(both(run))
+    parts = torch.arange(2.0 * size * 3).reshape(3, 2 * size).t()  # part r: columns 2 r and 2 r + 1
+    own = torch.zeros(2, 6)
+    finish(dist.reduce_scatter_tensor(own[:, 1::2], parts, async_op=not blocking))
+    assert own[:, 1::2].equal(parts[2 * rank:2 * rank + 2] * size) and own[:, ::2].eq(0).all()
+    rows = torch.full((3, size), float(rank)).t()
+    there = torch.zeros(size, 6)
+    finish(dist.all_to_all_single(there[:, ::2], rows, async_op=not blocking))
+    assert there[:, ::2].eq(torch.arange(float(size))[:, None]).all()
+    assert there[:, 1::2].eq(0).all()
+
+
+def test_messages_with_gaps(rank, size):
+    x = torch.full((4, 6), float(rank))
+    y = torch.zeros(3, 8)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x[:, :3], (rank + 1) % size),
+                                    dist.P2POp(dist.irecv, y[:, ::2].t(), (rank - 1) % size)])
+    for work in works:
+        work.wait()
+    assert y[:, ::2].eq((rank - 1) % size).all() and y[:, 1::2].eq(0).all()
+
+
+def test_conjugates(rank, size):
+    """They are views with a mark, whose memory holds the other sign."""
+    x = torch.full((3,), complex(1, rank))
+    dist.all_reduce(x.conj())
+    assert x.eq(complex(size, sum(range(size)))).all()
+    parts = [torch.zeros(3, dtype=torch.complex64) for _ in range(size)]
+    dist.all_gather(parts, torch.full((3,), complex(1, rank)).conj())
+    assert all(part.eq(complex(1, -r)).all() for r, part in enumerate(parts))
+
+
+def test_sums_of_bools_are_their_or(both, rank, size):
+    def run(group):
+        x = torch.tensor([False, rank == 0, rank > 0, True])
+        dist.all_reduce(x, group=group)
+        y = torch.tensor([rank == size - 1, False])
+        dist.reduce(y, 0, group=group)
+        return [x, y if rank == 0 else x]
+    expect_equal(both(run))

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -203,12 +204,26 @@ def test_a_stranger_at_the_port(rank, words):
     assert words + port in errors
 
 
-@pytest.mark.parametrize("address", ["nowhere.invalid", "127.0.0.1"])
-def test_nobody_at_the_address(address):
+@pytest.mark.parametrize(("address", "reason"), [
+    ("nowhere.invalid", "[Nn]ame|resolution"), ("127.0.0.1", "refused")])
+def test_nobody_at_the_address(address, reason):
+    """It is tried until the timeout, and why it failed is in the error."""
     place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": free_port()}
     code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="4")
     assert code == 1
-    assert f"the store of rank 0 at {address}:{place['MASTER_PORT']}" in errors
+    where = f"the store of rank 0 at {address}:{place['MASTER_PORT']}"
+    assert re.search(rf"Error: rank 1, init: cannot reach {where}: .*({reason})", errors), errors
+    assert (f"cannot reach {where} yet: " in errors) == (address != "127.0.0.1")
+
+
+def test_a_setting_of_one_rank_that_cannot_be_read():
+    """The other one hears of it at once."""
+    one, other = places([0, 1])
+    code, _, errors = by_variables([one, {**other, "BLUEFOG_TCP_PORTS": "abc"}])
+    assert code == 1
+    words = r"Context::create: (rank 1 refused: )?BLUEFOG_TCP_PORTS=abc: expected"
+    assert {found for found in ("rank 0", "rank 1") if re.search(f"{found}, {words}", errors)} == {
+        "rank 0", "rank 1"}, errors
 
 
 @pytest.mark.long

@@ -145,6 +145,21 @@ TEST(Settings, ReadsTheProcessEnvironment) {
   EXPECT_EQ(Settings::from_environment().mpi_depth, 32);
 }
 
+TEST(Settings, AStartHearsOfAllThatCannotBeRead) {
+  ASSERT_EQ(::setenv("BLUEFOG_MPI_DEPTH", "three", 1), 0);
+  ASSERT_EQ(::setenv("BLUEFOG_TCP_PORTS", "abc", 1), 0);
+  ASSERT_EQ(::setenv("BLUEFOG_SHM_SLOTS", "4", 1), 0);
+  const Settings settings = Settings::for_start();
+  EXPECT_EQ(settings.mpi_depth, 32);
+  EXPECT_EQ(settings.shm_slots, 4);
+  EXPECT_THAT(settings.problem, ::testing::MatchesRegex("BLUEFOG_MPI_DEPTH=three: expected .*; "
+                                                        "BLUEFOG_TCP_PORTS=abc: expected .*"));
+  for (const char* name : {"BLUEFOG_MPI_DEPTH", "BLUEFOG_TCP_PORTS", "BLUEFOG_SHM_SLOTS"}) {
+    ASSERT_EQ(::unsetenv(name), 0);
+  }
+  EXPECT_EQ(Settings::for_start().problem, "");
+}
+
 TEST(SettingTable, DefaultsReadAsTheDefaults) {
   std::map<std::string, std::string> variables;
   for (const SettingInfo& info : setting_table()) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
@@ -38,6 +39,43 @@ class HostileStore final : public MemoryStore {
  private:
   std::function<std::optional<Bytes>()> on_get_;
 };
+
+// A store that ends with rank 0, and is slow.
+class StoreThatEnds final : public MemoryStore {
+ public:
+  StoreThatEnds(SharedContents contents, const std::atomic<bool>& has_ended)
+      : MemoryStore(std::move(contents)), has_ended_(has_ended) {}
+
+  [[nodiscard]] std::optional<Bytes> get(const std::string& key, Deadline deadline) override {
+    auto value = MemoryStore::get(key, deadline);
+    std::this_thread::sleep_for(milliseconds(50));
+    if (has_ended_) {
+      throw TransportError("connection reset by peer");
+    }
+    return value;
+  }
+
+ private:
+  const std::atomic<bool>& has_ended_;
+};
+
+TEST(StoreBootstrap, ARefusalIsHeardBeforeTheStoreEnds) {
+  const auto contents = make_contents();
+  std::atomic<bool> has_ended = false;
+  const auto errors = testing_store::on_ranks(3, [&](int rank) {
+    try {
+      (void)make_store_bootstrap(std::make_shared<StoreThatEnds>(contents, has_ended),
+                                 {.rank = rank, .size = 3, .version = rank == 1 ? "9.9" : "0.1"},
+                                 quiet(), soon());
+    } catch (const Error&) {
+      has_ended = has_ended || rank == 0;
+      throw;
+    }
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("rank 0 has 0.1, rank 1 has 9.9"));
+  }
+}
 
 std::string error_over(std::function<std::optional<Store::Bytes>()> on_get,
                        Deadline deadline = soon()) {

@@ -217,6 +217,22 @@ TEST_F(TcpStore, AServerMayComeLater) {
   begin.join();
 }
 
+TEST_F(TcpStore, AHostMayComeLaterAndWhyItIsNotThereIsSaidOnce) {
+  std::vector<std::string> said;
+  const auto store =
+      make_tcp_store({.host = "nowhere.invalid", .port = 1},
+                     {.name = "the store of rank 0",
+                      .server = TcpStoreOptions::Server::MayComeLater,
+                      .on_absence = [&](const std::string& why) { said.push_back(why); }});
+  const auto begin = Deadline::Clock::now();
+  const std::string error =
+      error_of_call([&] { store->set("key", {}, Deadline::after(milliseconds(1200))); });
+  EXPECT_THAT(error, HasSubstr("the store of rank 0 at nowhere.invalid:1: cannot connect: "));
+  EXPECT_GT(Deadline::Clock::now() - begin, milliseconds(400)) << "it was tried once";
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_THAT(said[0], HasSubstr("the store of rank 0 at nowhere.invalid:1: cannot connect yet: "));
+}
+
 TEST_F(TcpStore, APortThatIsTakenIsAnErrorThatNamesIt) {
   EXPECT_THAT(error_of_call([&] { const StoreServer second(server_.address()); }),
               HasSubstr("store at " + server_.address().text() + ": cannot listen there: "));
