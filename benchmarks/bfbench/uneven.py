@@ -59,13 +59,19 @@ def merge(records):
             for key, found in by_key.items()]
 
 
+def case_of_ranks(record):
+    return (f"{count_text(record['ranks'], 'rank')}, {size_text(record['bytes'])}, compute "
+            f"{record['compute_ms']:g} ms")
+
+
 def titled_rows(records):
     for ranks, size in sorted({(record["ranks"], record["bytes"]) for record in records}):
-        yield (f"{count_text(ranks, 'rank')}, {size_text(size)}",
+        of_both = [r for r in records if (r["ranks"], r["bytes"]) == (ranks, size)]
+        yield (case_of_ranks(of_both[0]),
                [(r["graph"], r["way"], f"{r['spread']:.1f}", f"{r['slow']:.0f}",
                  f"{r['iteration_ms']:.1f}", f"{r['share_of_messages']:.3f}",
                  " ".join(f"{share:.3f}" for share in r["starts_share"]))
-                for r in records if (r["ranks"], r["bytes"]) == (ranks, size)])
+                for r in of_both])
 
 
 def case_text(record):
@@ -80,14 +86,14 @@ def charts_of(records):
         of_ranks = [record for record in records if record["ranks"] == ranks]
         ways = [way for way in dict.fromkeys(r["way"] for r in of_ranks) if way != "messages"]
         yield f"uneven_{ranks}_ranks", charts.panels_of_bars(
-            f"{count_text(ranks, 'rank')}: an iteration's time, of that by messages", [
+            f"{case_of_ranks(of_ranks[0])}: an iteration's time, of that by messages", [
                 (f"{graph}, {way}",
                  [charts.Bar(case_text(r), r["share_of_messages"],
                              f"{r['share_of_messages']:.2f}", charts.OWN,
                              min(r["starts_share"]), max(r["starts_share"]))
                   for r in of_ranks if (r["way"], r["graph"]) == (way, graph)])
                 for graph in dict.fromkeys(r["graph"] for r in of_ranks) for way in ways],
-            "of messages; line: least and most of the starts", is_less_better=True)
+            "of messages; line: least and most of the starts", best_first=False)
 
 
 def write_report(folder, about, records, not_run):

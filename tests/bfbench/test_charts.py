@@ -40,6 +40,8 @@ def test_bars_are_sorted_and_have_their_names_and_figures_on_them():
     assert list(line.get_xdata()) == [1.5, 2.5] and list(line.get_ydata()) == [1, 1]
     axes, = charts.panels_of_bars("rates", [("1 MiB", bars)], "img/sec").axes
     assert [name for name, *_ in bars_of(axes)] == ["slow", "middle", "fast"]
+    axes, = charts.panels_of_bars("cases", [("ring", bars)], "ms", best_first=False).axes
+    assert [name for name, *_ in bars_of(axes)] == ["slow", "fast", "middle"]
 
 
 def test_of_more_than_eight_the_peers_and_the_best_of_ours_are_shown():

@@ -33,5 +33,5 @@ def test_a_run(tmp_path, monkeypatch, capsys):
         assert (record["spread"], record["slow"]) == (0.3, 2.0)
         assert record["iteration_ms"] > 1
     assert found["records"][0]["share_of_messages"] == pytest.approx(1)
-    assert "3 ranks, 256 KiB" in page
+    assert "3 ranks, 256 KiB, compute 1 ms" in page
     assert "in place" in capsys.readouterr().out

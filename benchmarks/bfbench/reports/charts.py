@@ -59,9 +59,10 @@ def colour_of(peer):
                 OTHER)
 
 
-def draw_bars(axes, bars, is_less_better=False):
-    """The best on top."""
-    bars = sorted(bars, key=lambda bar: bar.value, reverse=not is_less_better)
+def draw_bars(axes, bars, is_less_better=False, best_first=True):
+    """From the top down: the best first, or as they are given."""
+    if best_first:
+        bars = sorted(bars, key=lambda bar: bar.value, reverse=not is_less_better)
     places = range(len(bars))
     drawn = axes.barh(places, [bar.value for bar in bars], 0.72,
                       color=[bar.colour for bar in bars])
@@ -99,17 +100,18 @@ def make_room_for_figures(axes, bars):
     axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
 
 
-def panels_of_bars(title, panels, label, is_less_better=False, tick_text=None):
+def panels_of_bars(title, panels, label, is_less_better=False, tick_text=None, best_first=True):
     """A figure of (title, bars) below each other, each with its own scale, and at most eight bars:
     it says so where there are more.
 
-    tick_text: how a number is written at the axis."""
+    tick_text: how a number is written at the axis.
+    best_first: the bars of each panel by value; else in the order in which they are given."""
     panels = [(name, chosen_of(bars, is_less_better), len(bars)) for name, bars in panels]
     heights = [len(bars) + 1.6 for _, bars, _ in panels]
     figure, all_axes = subplots(len(panels), 1, figsize=(10, 0.9 + 0.3 * sum(heights)),
                                 squeeze=False, height_ratios=heights)
     for axes, (name, bars, count) in zip(all_axes.flat, panels):
-        draw_bars(axes, bars, is_less_better)
+        draw_bars(axes, bars, is_less_better, best_first)
         rest = f"{len(bars)} of {count}, of ours the best; all are in the table"
         axes.set_title(f"{name} ({rest})" if count > len(bars) else name, fontsize=10,
                        loc="left", fontweight="bold")
@@ -124,9 +126,11 @@ def panels_of_bars(title, panels, label, is_less_better=False, tick_text=None):
 
 
 def chosen_of(bars, is_less_better):
-    """At most eight: who is compared with, and the best of this project's."""
+    """At most eight, in their order: who is compared with, and the best of this project's."""
     sign = 1 if is_less_better else -1
-    return sorted(bars, key=lambda bar: (bar.colour == OWN, sign * bar.value))[:MOST_BARS]
+    places = sorted(range(len(bars)),
+                    key=lambda place: (bars[place].colour == OWN, sign * bars[place].value))
+    return [bars[place] for place in sorted(places[:MOST_BARS])]
 
 
 def wrapped(title):
