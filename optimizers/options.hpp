@@ -75,9 +75,9 @@ struct DistributedOptimizerOptions {
   /// that programs register; what is left out has the row's default.
   std::map<std::string, double, std::less<>> numbers{};
 
-  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and at most 4
-  /// MiB where pieces leave in the backward pass (gradient all-reduce, `step_in_backward`); the
-  /// first of those has up to 1 MiB.
+  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and where
+  /// pieces leave in the backward pass at most 1 MiB with `step_in_backward`, 2 MiB of gradient
+  /// all-reduce, whose first has up to 1 MiB.
   std::int64_t bucket_bytes = 0;
 
   /// Whether the wrapped optimizer is stepped bucket by bucket.

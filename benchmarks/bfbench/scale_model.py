@@ -15,7 +15,9 @@ MIB = 1 << 20
 # (torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES), and ours.
 FIRST_BUCKET = MIB
 TORCHS_BUCKET = 25 * MIB
-BUCKET_IN_BACKWARD = 4 * MIB  # ours, at most
+# Ours, at most.
+SUM_IN_BACKWARD = 2 * MIB
+AVERAGE_IN_BACKWARD = MIB
 FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",
             "machines": "exponential"}
 
@@ -92,15 +94,18 @@ def step_sec(algorithm, graph, ranks, hosts, costs: Costs, simulate: Callable):
         return step_sec_beside_backward(
             costs.compute_sec, costs.profile, buckets(costs.profile, *sizes), seconds_of)
 
-    largest = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
-    own_buckets = (min(FIRST_BUCKET, largest), largest)
+    def own_buckets(most):
+        largest = min(most, costs.bucket_bytes)
+        return (min(FIRST_BUCKET, largest), largest)
+
     if is_ddp(algorithm) or algorithm == "gradient_allreduce":
         return beside_backward(
-            buckets_of_ddp(algorithm) if is_ddp(algorithm) else own_buckets,
+            buckets_of_ddp(algorithm) if is_ddp(algorithm) else own_buckets(SUM_IN_BACKWARD),
             lambda size: simulated("ring", ranks, size)["allreduce_sec"])
     if algorithm == "atc_in_backward":
         return beside_backward(
-            own_buckets, lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
+            own_buckets(AVERAGE_IN_BACKWARD),
+            lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     if algorithm == "hierarchical":
         ranks = hosts
     exchange = simulated(FAMILIES[graph], ranks, costs.bytes)["step_sec"]

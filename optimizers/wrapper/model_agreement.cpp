@@ -19,16 +19,19 @@ namespace bluefog::optimizers {
 namespace {
 
 /// Buckets are small in a backward pass: some must leave early, and the last one, which nothing
-/// hides, must be short.
+/// hides, must be short. A sum over all ranks has more messages than an average with neighbours.
 constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
-constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
+constexpr std::int64_t kAverageInBackward = std::int64_t{1} << 20;
+constexpr std::int64_t kSumInBackward = std::int64_t{2} << 20;
 
 BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
   const bool leave_in_backward = has_gradient_hooks(options);
   std::int64_t bytes = options.bucket_bytes;
   if (bytes <= 0) {
     bytes = settings.fusion_threshold_bytes;
-    bytes = leave_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
+    if (leave_in_backward) {
+      bytes = std::min(bytes, options.step_in_backward ? kAverageInBackward : kSumInBackward);
+    }
   }
   return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
           .others = bytes};

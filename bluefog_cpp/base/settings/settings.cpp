@@ -90,9 +90,9 @@ constexpr std::array kRows{
          "made where one cannot."},
         [](Settings& s, std::string_view, std::string_view value) { s.flight_recorder = value; }},
     Row{{"BLUEFOG_FUSION_THRESHOLD", "integer", "bytes", "26214400",
-         "Size up to which parameters are fused into one bucket; at most 4 MiB where buckets leave "
-         "in the backward pass, the first of them 1 MiB. The default is that of PyTorch's "
-         "DistributedDataParallel, 25 MiB. 0 gives each parameter its own bucket."},
+         "Size up to which parameters are fused into one bucket; where buckets leave in the backward "
+         "pass at most 1 MiB, of gradient all-reduce 2 MiB behind a first one of 1 MiB. The default "
+         "is that of PyTorch's DistributedDataParallel, 25 MiB. 0 gives each parameter its own bucket."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.fusion_threshold_bytes =
               parse_integer<std::int64_t>(name, value, 0, std::numeric_limits<std::int64_t>::max());

@@ -51,7 +51,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     global_period_rounds: H of `gossip_pga` and `slowmo`.
     momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
     bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`,
-    and at most 4 MiB where pieces leave in the backward pass.
+    and where pieces leave in the backward pass at most 1 MiB, of `gradient_allreduce` 2 MiB.
     step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the
     backward pass has its gradients. Most of the round is then over when `step` is called; gradients
     cannot be clipped or scaled before they are used, and each step has one backward pass.
