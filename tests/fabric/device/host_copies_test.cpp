@@ -29,12 +29,12 @@ TEST(HostCopies, AreLaidOutAsTheirTensorsAndComeBackOnce) {
     const at::Tensor input = values.to(device);
     HostCopies copies;
     EXPECT_TRUE(copies.empty());
-    const at::Tensor copy = copies.of(result);
+    const at::Tensor copy = copies.of(result, at::MemoryFormat::Preserve);
     EXPECT_TRUE(copy.is_cpu());
     EXPECT_EQ(copy.strides(), result.strides());
     EXPECT_TRUE(copy.equal(values.t()));
-    EXPECT_TRUE(copies.of(result).is_same(copy));
-    const at::Tensor other = copies.of(input);
+    EXPECT_TRUE(copies.of(result, at::MemoryFormat::Preserve).is_same(copy));
+    const at::Tensor other = copies.of(input, at::MemoryFormat::Preserve);
     EXPECT_FALSE(other.is_same(copy));
     EXPECT_FALSE(copies.empty());
     copy.mul_(2);
