@@ -55,6 +55,9 @@ class Transport {
 
   /// "shm", "mpi", "tcp".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// Whether messages to different readers are under way at the same time; else each waits for all
+  /// that were published before.
+  [[nodiscard]] virtual bool has_stream_per_reader() const noexcept { return false; }
   /// True if messages to and from `rank` may go through this transport.
   [[nodiscard]] virtual bool reaches(int rank) const noexcept = 0;
 

@@ -62,17 +62,11 @@ bool Sendings::publish(Supply* supply, const StepRights& rights) {
     if (departure.complete()) {
       continue;
     }
-    // Streams carry one message after the other.
-    const bool is_first_of_transport =
-        std::none_of(sendings_.begin(), sendings_.begin() + static_cast<std::ptrdiff_t>(i),
-                     [&](const Sending& earlier) {
-                       return earlier.transport == transport && !earlier.departure.complete();
-                     });
     if (supply != nullptr) [[unlikely]] {
       departure.here = supply->bytes_here();
     }
     const bool has_more = departure.published < departure.here || departure.header.bytes == 0;
-    if (is_first_of_transport && has_more) {
+    if (has_more && !waits_for_earlier(i)) {
       departure.first_under_way = rights.first_under_way;
       moved |= transport->publish(departure);
     }
@@ -80,6 +74,21 @@ bool Sendings::publish(Supply* supply, const StepRights& rights) {
   }
   published_ = all_complete;
   return moved;
+}
+
+// Streams carry one message after the other. Those to different readers go side by side: a reader
+// that combines what several ranks send takes no more of one than of the slowest.
+bool Sendings::waits_for_earlier(std::size_t index) const {
+  const Sending& own = sendings_[index];
+  const auto is_ahead = [&own](const Sending& earlier) {
+    return earlier.transport == own.transport && !earlier.departure.complete() &&
+           (!own.transport->has_stream_per_reader() ||
+            std::ranges::find_first_of(earlier.departure.readers, own.departure.readers, {},
+                                       &WeightedRank::rank, &WeightedRank::rank) !=
+                earlier.departure.readers.end());
+  };
+  return std::any_of(sendings_.begin(), sendings_.begin() + static_cast<std::ptrdiff_t>(index),
+                     is_ahead);
 }
 
 std::size_t Sendings::copied_out(std::size_t most) const noexcept {

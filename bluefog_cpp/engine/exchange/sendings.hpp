@@ -13,7 +13,7 @@
 
 namespace bluefog {
 
-/// The messages that an exchange sends, one for each payload and transport, published in turn.
+/// The messages that an exchange sends, one for each payload and transport.
 class Sendings {
  public:
   /// Takes the outgoing payloads of `call`; nothing is sent yet.
@@ -50,6 +50,7 @@ class Sendings {
   };
 
   void add(const ExchangeCall& call, const Outgoing& outgoing, const Routes& routes);
+  [[nodiscard]] bool waits_for_earlier(std::size_t index) const;
 
   boost::container::small_vector<Sending, kInlineNeighbors> sendings_;
   std::vector<std::vector<WeightedRank>> split_readers_;

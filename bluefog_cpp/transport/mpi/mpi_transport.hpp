@@ -40,6 +40,7 @@ class MpiTransport final : public Transport, private FailureSink {
   ~MpiTransport() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
+  [[nodiscard]] bool has_stream_per_reader() const noexcept override { return true; }
   [[nodiscard]] bool reaches(int rank) const noexcept override { return rank != rank_; }
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;

@@ -44,7 +44,8 @@ void ShardedReduction::describe_whole(ExchangeSpec& spec) {
 }
 
 // All ranks send their shards in the same order. An owner needs a shard of all sources at once:
-// in any other order, writers whose memory is full could wait for each other in a ring.
+// in any other order, writers of one stream for all readers, whose memory is full, could wait for
+// each other in a ring.
 void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
   sums_ = true;
   sum_begin_ = shards().begin(group_.own);
