@@ -84,8 +84,8 @@ bool Sendings::waits_for_earlier(std::size_t index) const {
     return earlier.transport == own.transport && !earlier.departure.complete() &&
            (!own.transport->has_stream_per_reader() ||
             std::ranges::find_first_of(earlier.departure.readers, own.departure.readers, {},
-                                       &WeightedRank::rank, &WeightedRank::rank) !=
-                earlier.departure.readers.end());
+                                       &WeightedRank::rank,
+                                       &WeightedRank::rank) != earlier.departure.readers.end());
   };
   return std::any_of(sendings_.begin(), sendings_.begin() + static_cast<std::ptrdiff_t>(index),
                      is_ahead);

@@ -131,6 +131,54 @@ TEST_F(ExchangeTest, APayloadIsPublishedInChunksAsThereIsRoom) {
   EXPECT_EQ(outbox->messages[0].readers, (std::vector{1, 2}));
 }
 
+/// A payload for rank 1, one for rank 2, and one more for rank 1.
+class SeveralPayloads : public ScriptedExchange {
+ protected:
+  SeveralPayloads() {
+    send_to({{.rank = 1, .weight = 1.0}}, kBytes);
+    outgoing_ = {{.data = payload_.data(), .bytes = kBytes, .readers = readers_},
+                 {.data = payload_.data(), .bytes = kBytes, .readers = {&second_, 1}},
+                 {.data = payload_.data(), .bytes = kBytes, .readers = readers_}};
+    spec().bytes = 0;
+    start();
+    transport_.block({1});
+  }
+
+  [[nodiscard]] std::vector<std::pair<int, std::size_t>> sent() const {
+    std::vector<std::pair<int, std::size_t>> found;
+    for (const auto& message : transport_.outbox()->messages) {
+      found.emplace_back(message.readers.front(), message.data.size());
+    }
+    return found;
+  }
+
+  WeightedRank second_{.rank = 2, .weight = 1.0};
+};
+
+using Sizes = std::vector<std::pair<int, std::size_t>>;
+
+TEST_F(SeveralPayloads, OfOneStreamGoOneAfterTheOther) {
+  step();
+  EXPECT_EQ(sent(), (Sizes{{1, 0}}));
+  transport_.block({});
+  step();
+  step();
+  EXPECT_EQ(sent(), (Sizes{{1, kBytes}, {2, kBytes}, {1, kBytes}}));
+  EXPECT_TRUE(exchange_.finished());
+}
+
+TEST_F(SeveralPayloads, ToDifferentReadersGoSideBySideWhereEachHasAStream) {
+  transport_.set_stream_per_reader(true);
+  step();
+  EXPECT_EQ(sent(), (Sizes{{1, 0}, {2, kBytes}})) << "the third waits for the first";
+  EXPECT_EQ(exchange_.awaited_readers(), (AwaitedRanks{1, 1}));
+  transport_.block({});
+  step();
+  step();
+  EXPECT_EQ(sent(), (Sizes{{1, kBytes}, {2, kBytes}, {1, kBytes}}));
+  EXPECT_TRUE(exchange_.finished());
+}
+
 /// What arrives is written over what is being sent.
 class OverwritingExchange : public ScriptedExchange {
  protected:

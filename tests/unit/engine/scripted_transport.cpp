@@ -58,13 +58,18 @@ bool ScriptedTransport::publish(Departure& departure) {
     }
     outbox_->order.push_back("publish " + call_text(departure.header.id.call()));
   }
-  Sent& sent = *std::ranges::find(outbox_->messages.rbegin(), outbox_->messages.rend(),
-                                  departure.lane, &Sent::lane);
+  const int reader = departure.readers.front().rank;
+  Sent& sent =
+      *std::find_if(outbox_->messages.rbegin(), outbox_->messages.rend(), [&](const Sent& message) {
+        return message.lane == departure.lane &&
+               (!has_stream_per_reader_ || message.readers.front() == reader);
+      });
   if (departure.announced && sent.header.id != departure.header.id) {
     throw std::logic_error("a message begins before the one before it has ended");
   }
   const std::size_t end = std::min<std::size_t>(departure.header.bytes, departure.here);
-  const std::size_t bytes = std::min(room_, end - departure.published);
+  const std::size_t room = blocked_.contains(reader) ? 0 : room_;
+  const std::size_t bytes = std::min(room, end - departure.published);
   const bool moved = !departure.announced || bytes > 0;
   departure.announced = true;
   const std::byte* const from = departure.data + departure.published;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +62,10 @@ class ScriptedTransport final : public Transport {
   }
   /// Room for so many bytes more; a header needs none.
   void set_room(std::size_t bytes) { room_ = bytes; }
+  /// Whether each reader has a stream of its own.
+  void set_stream_per_reader(bool has_one) { has_stream_per_reader_ = has_one; }
+  /// Readers whose messages find no room, as the first of theirs.
+  void block(std::set<int> readers) { blocked_ = std::move(readers); }
   /// Whether headers find room.
   void set_open(bool open) { open_ = open; }
   /// Whether the end marks of aborted messages find room.
@@ -78,6 +83,9 @@ class ScriptedTransport final : public Transport {
 
   // Transport.
   [[nodiscard]] std::string_view name() const noexcept override { return "scripted"; }
+  [[nodiscard]] bool has_stream_per_reader() const noexcept override {
+    return has_stream_per_reader_;
+  }
   [[nodiscard]] bool reaches(int /*rank*/) const noexcept override { return true; }
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;
@@ -123,6 +131,8 @@ class ScriptedTransport final : public Transport {
   std::map<int, Standing> standings_;
   std::size_t room_ = std::numeric_limits<std::size_t>::max();
   bool lanes_overtake_ = false;
+  bool has_stream_per_reader_ = false;
+  std::set<int> blocked_{};
   bool open_ = true;
   bool open_for_end_marks_ = true;
   std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
