@@ -47,6 +47,20 @@ function(bluefog_add_test_program target)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest GTest::gmock Threads::Threads)
 endfunction()
 
+# bluefog_slots_of(OUT NAME RANKS): how many of CTest's slots, of which there are two a core (what
+# tests/run_suites.py begins side by side), the launch NAME of so many processes takes. Most ranks
+# wait for each other, and these for deadlines.
+set(BLUEFOG_WAITING_TESTS failure shrink window device killed_rank killed_window_rank)
+function(bluefog_slots_of out name ranks)
+  if(name IN_LIST BLUEFOG_WAITING_TESTS OR ranks LESS 3)
+    set(${out} 1 PARENT_SCOPE)
+  elseif(ranks LESS 5)
+    set(${out} 2 PARENT_SCOPE)
+  else()
+    set(${out} 3 PARENT_SCOPE)
+  endif()
+endfunction()
+
 # All cases in one process: one process for each, LibTorch with it, took longer than the cases.
 # They are counted one by one all the same (tests/run_ranks.py).
 # STAND_IN: tests of the product on a stand-in for a GPU alone. They run in the release preset: the
@@ -105,19 +119,24 @@ function(bluefog_add_unit_test name)
 endfunction()
 
 # bluefog_add_fabric_test(NAME [STAND_IN] SOURCES … [LIBS …]): threads of one process are
-# the ranks, which have the machine for themselves.
+# the ranks, up to four.
 function(bluefog_add_fabric_test name)
   bluefog_add_test_program(fabric_${name} ${ARGN})
-  bluefog_run_cases(fabric ${name} ${BLUEFOG_CORES} ${ARGN})
+  bluefog_slots_of(slots ${name} 4)
+  bluefog_run_cases(fabric ${name} ${slots} ${ARGN})
 endfunction()
 
-# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 8]): processes are the ranks. One launch
+# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 8] [CI_WITHOUT CASES]): processes are the ranks. One launch
 # per number of ranks; its cases are counted one by one (tests/run_ranks.py). The fabric rung runs
 # shared bodies on 1, 2, 3 and 4 threads, so that RANKS are those on which processes make the
 # difference; LEVEL=long has all of 1, 2, 3, 4 and 8. The program brings its own main (SOURCES or
 # LIBS).
 function(bluefog_add_mpi_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "CI_WITHOUT" "SOURCES;LIBS;RANKS" ${ARGN})
+  set(filter)
+  if(arg_CI_WITHOUT AND NOT BLUEFOG_LONG_TESTS)
+    set(filter "--gtest_filter=*-${arg_CI_WITHOUT}")
+  endif()
   if(NOT BLUEFOG_HAVE_MPI)
     if(NOT BLUEFOG_WITH_MPI STREQUAL "OFF")
       bluefog_add_skipped_test(mpi.${name} mpi "no MPI was found")
@@ -148,8 +167,10 @@ function(bluefog_add_mpi_test name)
     if(NOT ranks IN_LIST arg_RANKS)
       set(long long)
     endif()
-    bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi ${long} PROCESSORS ${ranks} RANKS ${ranks}
-                           LAUNCHER --launcher ${launcher} COMMAND $<TARGET_FILE:mpi_${name}>)
+    bluefog_slots_of(slots ${name} ${ranks})
+    bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi ${long} PROCESSORS ${slots} RANKS ${ranks}
+                           LAUNCHER --launcher ${launcher}
+                           COMMAND $<TARGET_FILE:mpi_${name}> ${filter})
     # Memory that MPI may still use after a time-out is kept on purpose, and MPI keeps its own.
     set_property(TEST mpi.${name}.np${ranks} APPEND PROPERTY ENVIRONMENT_MODIFICATION
                                                              "ASAN_OPTIONS=string_append::detect_leaks=0")

@@ -87,6 +87,8 @@ work="$BF_NETNS_INSIDE"
 unset BF_NETNS_INSIDE
 mkdir -p /run/netns
 mount -t tmpfs tmpfs /run/netns
+# Open MPI names its files there by hosts and processes, whose names and numbers other runs have too.
+mount -t tmpfs tmpfs /dev/shm
 
 names=()
 for ((i = 1; i <= hosts; ++i)); do names+=("bfhost$i"); done
