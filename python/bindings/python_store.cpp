@@ -14,7 +14,6 @@
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "bluefog_cpp/log.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
 #include "python/bindings/own/python_object.hpp"
@@ -160,13 +159,6 @@ void bind_launch(py::module_& module) {
       "settings_timeout",
       [] { return std::chrono::duration<double>(Settings::for_start().timeout).count(); },
       "BLUEFOG_TIMEOUT in seconds; 0: never.");
-  module.def(
-      "warn_at_start",
-      [](const std::string& text) {
-        const Settings settings = Settings::for_start();
-        Logger({.level = settings.log_level, .hide_time = settings.log_hide_time}).warning(text);
-      },
-      py::arg("text"), "A warning of a rank that has no context yet, and says itself which it is.");
   module.def(
       "join_over_store",
       [](const py::object& view, const LaunchEnvironment& launch) {

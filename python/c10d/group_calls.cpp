@@ -40,7 +40,12 @@ WorkHandle GroupCalls::started(const Manner& manner, std::string_view call, Tens
     }
     Calls calls;
     HostCopies copies;
-    start({.rank = parts_->rank, .call = call, .copies = &copies, .results = &result}, calls);
+    const bool is_sent = manner.type == OpType::SEND;
+    start({.rank = parts_->rank,
+           .call = call,
+           .copies = &copies,
+           .results = is_sent ? nullptr : &result},
+          calls);
     auto work =
         c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls), std::move(result),
                                        std::move(copies), timeout, source);

@@ -49,7 +49,7 @@ bool are_in_order(const at::Tensor& tensor, Order order) {
 
 void check_places(const CallPlace& place, const at::Tensor& tensor) {
   const auto is_this = [&](const at::Tensor& result) { return result.is_same(tensor); };
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes &&
+  if (place.results != nullptr && at::has_internal_overlap(tensor) == at::MemOverlap::Yes &&
       std::ranges::any_of(*place.results, is_this)) {
     throw InvalidArgument(fmt::format(
         "{}: expected a result each of whose elements has a place of its own, found {} with strides "

@@ -18,7 +18,7 @@ struct CallPlace {
   std::string_view call{};
   /// Those of its tensors on CUDA devices, and of those that lie otherwise than it needs.
   HostCopies* copies = nullptr;
-  /// The tensors that it writes.
+  /// The tensors that it writes; null: none.
   const std::vector<at::Tensor>* results = nullptr;
 };
 

@@ -6,7 +6,6 @@ import datetime
 import functools
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -154,22 +153,12 @@ def _store_at(launch: core.Launch) -> Any:
     keeps_it = launch.rank == 0 and not launch.is_store_served
     what = (f"rank {launch.rank}, init: cannot keep the store of rank 0 at {launch.store}"
             if keeps_it else f"rank {launch.rank}, init: cannot reach {_name_of_store(launch)}")
-    host = host.strip("[]")
-    threading.Thread(target=_warn_of_unknown_name, args=(host, what), daemon=True).start()
     try:
-        return _tcp_store(host, int(port), keeps_it)
+        return _tcp_store(host.strip("[]"), int(port), keeps_it)
     except builtins.TimeoutError as error:
         raise TimeoutError(f"{what}: {error}") from None
     except RuntimeError as error:
         raise TransportError(f"{what}: {error}") from None
-
-
-def _warn_of_unknown_name(host: str, what: str) -> None:
-    # A host's name may come later than this process, or never: torch tries until the timeout.
-    try:
-        socket.getaddrinfo(host, None)
-    except OSError as error:
-        core.warn_at_start(f"{what} yet: {error.strerror}")
 
 
 def _why_unreachable(host: str, port: int) -> str:
