@@ -209,7 +209,7 @@ def test_a_stranger_at_the_port(rank, words):
 def test_nobody_at_the_address(address, reason):
     """It is tried until the timeout, and why it failed is in the error."""
     place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": free_port()}
-    code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="4")
+    code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="2")
     assert code == 1
     where = f"the store of rank 0 at {address}:{place['MASTER_PORT']}"
     assert re.search(rf"Error: rank 1, init: cannot reach {where}: .*({reason})", errors), errors
