@@ -108,7 +108,7 @@ def test_a_run(tmp_path, capsys):
     pytest.importorskip("yaml")
     if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
         pytest.skip("dataset-fashion-mnist is not installed")
-    ways = ("ddp", "torch_pipe", "cache")
+    ways = ("ddp", "torch_pipe", "pipe_ddp", "cache")
     found, _, page = run(tmp_path, "pipeline", "--ways", ",".join(ways), "--ranks", "2",
                          "--chunks", "2", "--batches", "24", "--epochs", "4", "--images", "96",
                          "--test-images", "40", "--layers", "3", "--width", "16", "--alpha", "0.6",
@@ -117,8 +117,8 @@ def test_a_run(tmp_path, capsys):
     records = found["records"]
     assert not found["not_run"]
     assert [record["way"] for record in records] == list(ways)
-    assert [record["chunks"] for record in records] == [0, 2, 2]
-    assert [record["stages"][-1] for record in records] == [1, 2, 1]
+    assert [record["chunks"] for record in records] == [0, 2, 2, 2]
+    assert [record["stages"][-1] for record in records] == [1, 2, 2, 1]
     pauses = [record["pause_us"] for record in records]
     assert pauses[0] > 0 and len(set(pauses)) == 1
     assert {record["pretrained_epochs"] for record in records} == {1}

@@ -285,7 +285,7 @@ def test_a_run_that_diverges(tmp_path, capsys):
     assert main(["traffic", "--build", BUILD, "--json", str(file), "--report", str(folder), *TINY,
                  "--task", "images", "--data", str(idx_files(tmp_path)), "--steps", "4",
                  "--warmup-steps", "1", "--report-every", "1", "--lr", "1e30", "--algorithms",
-                 "atc@ring", "--seeds", "1,2"]) == 0
+                 "atc@ring", "--baseline", "atc", "--seeds", "1,2"]) == 0
     text = file.read_text()
     assert "NaN" not in text and "Infinity" not in text
     for record in json.loads(text)["records"]:

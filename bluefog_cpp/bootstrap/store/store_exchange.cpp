@@ -73,13 +73,13 @@ std::vector<StoreRecord> StoreExchange::run(const StoreRecord& own, const Judge&
   std::vector<StoreRecord> records;
   if (place_.rank == kRoot) {
     records = gather(own, judge, wait);
+    remove_old(deadline);
   } else {
     const auto bytes = encode(std::span(&own, 1));
     put_pieces(*place_.store, key_of_rank(place_.rank), bytes, deadline);
     note_put(key_of_rank(place_.rank), bytes.size());
     records = receive(wait);
   }
-  remove_old(deadline);
   ++generation_;
   return records;
 }
@@ -128,7 +128,7 @@ std::vector<StoreRecord> StoreExchange::receive(Wait& wait) {
   const std::size_t most =
       static_cast<std::size_t>(place_.size + 1) * (Bootstrap::kMaxBlobBytes + kHeadBytes);
   const auto bytes = await(key("all"), most, wait);
-  place_.store->add(receipts_key(), 1, wait.deadline);
+  give_receipt(wait.deadline);
   const std::span<const std::byte> view(bytes);
   std::uint64_t verdict_bytes = 0;
   if (view.size() >= 2 * sizeof verdict_bytes) {
@@ -221,6 +221,17 @@ void StoreExchange::warn_if_due(Wait& wait) {
 
 void StoreExchange::note_put(const std::string& key, std::size_t bytes) {
   puts_.push_back({generation_, key, bytes});
+}
+
+// The last that a rank does in a collective: rank 0 may end then, with the store. What this rank came
+// for it has.
+void StoreExchange::give_receipt(Deadline deadline) {
+  try {
+    remove_old(deadline);
+    place_.store->add(receipts_key(), 1, deadline);
+  } catch (const TransportError&) {
+    // The next collective finds that the store is gone.
+  }
 }
 
 // Whoever ends this collective knows that all ranks have begun it, and so have ended the one

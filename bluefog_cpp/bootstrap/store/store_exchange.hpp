@@ -82,6 +82,7 @@ class StoreExchange {
   void check_the_missing(const Wait& wait);
   void warn_if_due(Wait& wait);
   void note_put(const std::string& key, std::size_t bytes);
+  void give_receipt(Deadline deadline);
   void remove_old(Deadline deadline);
 
   Place place_;

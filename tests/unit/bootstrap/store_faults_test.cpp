@@ -54,10 +54,31 @@ class StoreThatEnds final : public MemoryStore {
     }
     return value;
   }
+  void remove(const std::string& key, Deadline deadline) override {
+    MemoryStore::remove(key, deadline);
+    std::this_thread::sleep_for(milliseconds(50));
+    if (has_ended_) {
+      throw TransportError("connection reset by peer");
+    }
+  }
 
  private:
   const std::atomic<bool>& has_ended_;
 };
+
+TEST(StoreBootstrap, RankZeroEndsWhenTheOthersNeedItsStoreNoMore) {
+  const auto contents = make_contents();
+  std::atomic<bool> has_ended = false;
+  testing_store::expect_none(testing_store::on_ranks(3, [&](int rank) {
+    auto bootstrap = make_store_bootstrap(std::make_shared<StoreThatEnds>(contents, has_ended),
+                                          {.rank = rank, .size = 3}, quiet(), soon());
+    for (int round = 0; round < 4; ++round) {
+      bootstrap->barrier(soon());
+    }
+    bootstrap.reset();
+    has_ended = has_ended || rank == 0;
+  }));
+}
 
 TEST(StoreBootstrap, ARefusalIsHeardBeforeTheStoreEnds) {
   const auto contents = make_contents();
