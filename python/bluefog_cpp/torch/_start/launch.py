@@ -153,19 +153,21 @@ def _store_at(launch: core.Launch) -> Any:
     keeps_it = launch.rank == 0 and not launch.is_store_served
     what = (f"rank {launch.rank}, init: cannot keep the store of rank 0 at {launch.store}"
             if keeps_it else f"rank {launch.rank}, init: cannot reach {_name_of_store(launch)}")
+    place = host.strip("[]"), int(port)
     try:
-        return _tcp_store(host.strip("[]"), int(port), keeps_it)
+        return _tcp_store(*place, keeps_it)
     except builtins.TimeoutError as error:
-        raise TimeoutError(f"{what}: {error}") from None
+        raise TimeoutError(f"{what}: {error}{_why_unreachable(*place)}") from None
     except RuntimeError as error:
-        raise TransportError(f"{what}: {error}") from None
+        raise TransportError(f"{what}: {error}{_why_unreachable(*place)}") from None
 
 
 def _why_unreachable(host: str, port: int) -> str:
+    # torch's words of a timeout leave out what it was that failed all the time.
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError as error:
-        return f": {error.strerror or error}"
+        return f" ({error.strerror or error})"
     return ""
 
 
@@ -178,6 +180,5 @@ def _tcp_store(host: str, port: int, keeps_it: bool) -> Any:
     seconds = core.settings_timeout()
     store = _c10d.open_tcp_store(host, port, keeps_it, datetime.timedelta(seconds=seconds))
     if store is None:
-        raise builtins.TimeoutError(f"no answer within {seconds:g} s (BLUEFOG_TIMEOUT)"
-                                    + _why_unreachable(host, port))
+        raise builtins.TimeoutError(f"no answer within {seconds:g} s (BLUEFOG_TIMEOUT)")
     return store
