@@ -268,15 +268,15 @@ def test_messages_with_gaps(rank, size):
         assert y[:, ::2].eq((rank - 1) % size).all() and y[:, 1::2].eq(0).all()
 
 
-def test_conjugates(rank, size):
-    """They are views with a mark, whose memory holds the other sign. torch itself resolves those
-    that do not lie in lists."""
-    own = torch.full((3,), complex(1, rank))
+def test_negatives(rank, size):
+    """Views with a mark, whose memory holds the other sign. torch itself takes conjugates, and what
+    does not lie in lists."""
     parts = [torch.zeros(3, dtype=torch.complex64) for _ in range(size)]
-    dist.all_gather([part.conj() for part in parts], own)
-    assert all(part.eq(complex(1, -r)).all() for r, part in enumerate(parts))
-    dist.all_to_all(parts, [own.conj()] * size)
-    assert all(part.eq(complex(1, -r)).all() for r, part in enumerate(parts))
+    dist.all_gather([part.conj().imag for part in parts], torch.full((3,), float(rank + 1)))
+    assert all(part.imag.eq(-(r + 1)).all() for r, part in enumerate(parts))
+    there = [torch.zeros(3) for _ in range(size)]
+    dist.all_to_all(there, [parts[rank].conj().imag] * size)
+    assert all(part.eq(r + 1).all() for r, part in enumerate(there))
 
 
 def test_sums_of_bools_are_their_or(both, rank, size):
