@@ -34,6 +34,8 @@ using std::chrono::milliseconds;
 /// Between attempts to connect to a server that is not there yet, and to a host that is not.
 constexpr milliseconds kRetryPause(20);
 constexpr milliseconds kHostPause(500);
+/// An attempt at a host that does not answer.
+constexpr milliseconds kAttempt(5000);
 
 /// The answer to a request, with its value.
 struct Reply {
@@ -104,49 +106,52 @@ class Connection {
 
  private:
   void connect(const StoreAddress& address, const Patience& patience) {
-    const Clock::time_point until = patience.until;
     bool has_told = false;
     while (true) {
+      const auto begin = Clock::now();
+      const bool waits = begin < patience.until_listening;
+      const auto until =
+          waits ? std::min(begin + kAttempt, patience.until_listening) : patience.until;
       tcp::resolver resolver(context_);
       tcp::resolver::results_type places;
       error_code problem;
       bool may_come = false;
-      bool is_over = !try_run(until, problem, [&](auto done) {
+      bool is_in_time = try_run(until, problem, [&](auto done) {
         resolver.async_resolve(address.host, std::to_string(address.port),
                                [&places, done](error_code error, auto results) {
                                  places = std::move(results);
                                  done(error, 0);
                                });
       });
-      if (!is_over && !problem) {
+      if (is_in_time && !problem) {
         // A name may have addresses that this host cannot reach beside the one that refuses.
         const auto note = [&](error_code error, const auto&) {
           may_come = may_come || error == asio::error::connection_refused;
           return true;
         };
-        is_over = !try_run(until, problem, [&](auto done) {
+        is_in_time = try_run(until, problem, [&](auto done) {
           asio::async_connect(socket_, places, note,
                               [done](error_code error, const auto&) { done(error, 0); });
         });
       }
-      if (!is_over && !problem) {
+      if (is_in_time && !problem) {
         return;
       }
+      const auto reason = [&] { return is_in_time ? in_words(problem) : "no answer in time"; };
       if (problem == asio::error::operation_aborted && !places.empty()) {
         // Boost.Asio's word where no socket could be made: the next try says why.
-        error_code reason;
-        (void)socket_.open(places->endpoint().protocol(), reason);
-        problem = reason ? reason : problem;
+        error_code why;
+        (void)socket_.open(places->endpoint().protocol(), why);
+        problem = why ? why : problem;
       }
       const bool is_refused = may_come || problem == asio::error::connection_refused;
       const milliseconds pause = is_refused ? kRetryPause : kHostPause;
-      const bool may_try_again = is_refused || may_be_a_host_to_come(problem);
-      if (is_over || !may_try_again || Clock::now() + pause >= patience.until_listening) {
-        throw TransportError(fmt::format("{}: cannot connect: {}", what_,
-                                         problem ? in_words(problem) : "no answer in time"));
+      const bool may_try_again = !is_in_time || is_refused || may_be_a_host_to_come(problem);
+      if (!may_try_again || Clock::now() + pause >= patience.until_listening) {
+        throw TransportError(fmt::format("{}: cannot connect: {}", what_, reason()));
       }
       if (!is_refused && patience.on_absence && !std::exchange(has_told, true)) {
-        patience.on_absence(fmt::format("{}: cannot connect yet: {}", what_, in_words(problem)));
+        patience.on_absence(fmt::format("{}: cannot connect yet: {}", what_, reason()));
       }
       (void)socket_.close(problem);
       std::this_thread::sleep_for(pause);
