@@ -49,10 +49,16 @@ endfunction()
 
 # bluefog_slots_of(OUT NAME RANKS): how many of CTest's slots, of which there are two a core (what
 # tests/run_suites.py begins side by side), the launch NAME of so many processes takes. Most ranks
-# wait for each other, and these for deadlines.
-set(BLUEFOG_WAITING_TESTS failure shrink window device killed_rank killed_window_rank)
+# wait for each other, and some for most of their time. Failures have deadlines of a second.
+set(BLUEFOG_WAITING_TESTS shrink window device)
 function(bluefog_slots_of out name ranks)
-  if(name IN_LIST BLUEFOG_WAITING_TESTS OR ranks LESS 3)
+  if(name STREQUAL failure)
+    set(slots 2)
+    if(ranks GREATER 4)
+      set(slots 4)
+    endif()
+    set(${out} ${slots} PARENT_SCOPE)
+  elseif(name IN_LIST BLUEFOG_WAITING_TESTS OR ranks LESS 3)
     set(${out} 1 PARENT_SCOPE)
   elseif(ranks LESS 5)
     set(${out} 2 PARENT_SCOPE)
