@@ -1,16 +1,26 @@
 # libbluefog_mpi.so: the folders mpi of bluefog_cpp, with copies of the little that they use of other
 # rooms. The runtime loads it (docs/decisions/0029-mpi-is-loaded.md), and so links no MPI.
-set(mpi_target bluefog_mpi)
-add_library(bluefog_mpi MODULE transport/mpi/exported_functions.cpp transport/message.cpp)
-bluefog_set_common_properties(bluefog_mpi)
-target_include_directories(bluefog_mpi PRIVATE "${PROJECT_SOURCE_DIR}")
-# The library without the wrapper's flags, which write down where it lies on this machine.
-target_link_libraries(bluefog_mpi PRIVATE bluefog::base Boost::headers ${MPI_CXX_LIBRARIES} fmt::fmt)
-# Nothing in it takes the place of what a program has by the same name, nor the other way round.
-set(exports "${CMAKE_CURRENT_SOURCE_DIR}/transport/mpi/exports.map")
-target_link_options(bluefog_mpi PRIVATE "-Wl,--version-script=${exports}")
-set_target_properties(bluefog_mpi PROPERTIES LINK_DEPENDS "${exports}")
+# bluefog_add_mpi_part(TARGET): the library without the objects of the folders mpi.
+function(bluefog_add_mpi_part target)
+  set(folder "${PROJECT_SOURCE_DIR}/bluefog_cpp")
+  set(exports "${folder}/transport/mpi/exports.map")
+  add_library(${target} MODULE "${folder}/transport/mpi/exported_functions.cpp"
+                               "${folder}/transport/message.cpp" "${folder}/bootstrap/bootstrap.cpp")
+  bluefog_set_common_properties(${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  # The library without the wrapper's flags, which write down where it lies on this machine.
+  target_link_libraries(${target} PRIVATE bluefog::base Boost::headers ${MPI_CXX_LIBRARIES} fmt::fmt)
+  # Nothing in it takes the place of what a program has by the same name, nor the other way round,
+  # and it lacks nothing.
+  target_link_options(${target} PRIVATE "-Wl,--version-script=${exports}" -Wl,-z,defs)
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}")
+endfunction()
+if(NOT BLUEFOG_MPI_AT_RUN_TIME)
+  return()
+endif()
 
+set(mpi_target bluefog_mpi)
+bluefog_add_mpi_part(bluefog_mpi)
 add_dependencies(bluefog_runtime bluefog_mpi)
 if(NOT SKBUILD)
   # Programs find it where it was built or installed; in the Python package it lies beside.

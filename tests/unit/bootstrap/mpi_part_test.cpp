@@ -1,5 +1,6 @@
 #include "bluefog_cpp/bootstrap/mpi/mpi_part.hpp"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +21,15 @@ std::string refusal_of(const MpiPlaces& places) {
   }
   return "nothing was refused";
 }
+
+#ifdef BLUEFOG_WHOLE_PART
+TEST(MpiPart, OfThisBuildLacksNothing) {
+  void* const part = ::dlopen(BLUEFOG_WHOLE_PART, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(part, nullptr) << ::dlerror();
+  EXPECT_NE(::dlsym(part, "bluefog_mpi_functions"), nullptr);
+  ::dlclose(part);
+}
+#endif
 
 // One after the other: a part that is loaded stays.
 TEST(MpiPart, IsLoadedOnceFromWhereItIsFirstFound) {
