@@ -12,6 +12,7 @@
 
 #include "bluefog_cpp/base/nearest_name.hpp"
 #include "bluefog_cpp/base/settings/setting_values.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 
