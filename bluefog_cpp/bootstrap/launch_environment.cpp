@@ -330,7 +330,10 @@ LaunchEnvironment LaunchEnvironment::detect(const Variables& environment) {
               launch_of_environment(variables)});
   if (chosen.launched()) {
     refuse_another_size(chosen, variables);
-    const bool is_alone = chosen.size == 1 && chosen.way != LaunchWay::Mpi;
+    // A single rank of bfrun, too, meets those that are added later in its store.
+    const bool may_grow =
+        chosen.way == LaunchWay::Bfrun && value_of(variables, "BLUEFOG_ON_FAILURE") == "shrink";
+    const bool is_alone = chosen.size == 1 && chosen.way != LaunchWay::Mpi && !may_grow;
     return is_alone ? LaunchEnvironment{} : chosen;
   }
   if (LaunchEnvironment slurm = launch_of_slurm(variables); slurm.launched()) {
