@@ -7,6 +7,7 @@ skipped test with its reason: by the same name, or by the beginning of it (`pyth
 `python.ranks.np4`).
 """
 
+import argparse
 import pathlib
 import subprocess
 import sys
@@ -55,9 +56,14 @@ def write(presets):
                                 stdout=subprocess.PIPE, text=True).stdout
         names = sorted(line.split(": ", 1)[1].strip() for line in listed.splitlines()
                        if line.lstrip().startswith("Test") and ": " in line)
+        if not names:
+            sys.exit(f"launches.py: preset {preset}: expected launches, found none: configure it first")
         texts.append("\n".join([f"[{preset}]", *names]))
     LIST.write_text("\n\n".join(texts) + "\n")
 
 
 if __name__ == "__main__":
-    write(sys.argv[1:] or ["release", "tsan", "asan"])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="*", metavar="PRESET", default=["release", "tsan", "asan"])
+    write(parser.parse_args().presets)

@@ -167,6 +167,16 @@ training_grown)
       fail "expected rank $each to have trained with the others"
   done
   ;;
+training_from_one)
+  echo localhost:1 >"$work/hosts"
+  start -np 1 --min-np 1 --max-np 2 --host-discovery "$work/discover" "$4" grown
+  run_twice; echo localhost:2 >"$work/hosts"; wait "$job"; code=$?
+  expect_code 0; expect_error "rank 1 is started, to join the others"
+  for each in 0 1; do
+    grep -qE "^rank $each of 2: ranks 0 1, lost 0, joined 1, looked at 3 epochs, 1 hosts, trained" "$work/out" ||
+      fail "expected rank $each to have trained with the other"
+  done
+  ;;
 *)
   fail "no such case"
   ;;
