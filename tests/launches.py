@@ -57,7 +57,8 @@ def write(presets):
         names = sorted(line.split(": ", 1)[1].strip() for line in listed.splitlines()
                        if line.lstrip().startswith("Test") and ": " in line)
         if not names:
-            sys.exit(f"launches.py: preset {preset}: expected launches, found none: configure it first")
+            sys.exit(f"launches.py: preset {preset}: expected launches, found none: configure it "
+                     "first")
         texts.append("\n".join([f"[{preset}]", *names]))
     LIST.write_text("\n\n".join(texts) + "\n")
 
