@@ -34,8 +34,10 @@ using std::chrono::milliseconds;
 /// Between attempts to connect to a server that is not there yet, and to a host that is not.
 constexpr milliseconds kRetryPause(20);
 constexpr milliseconds kHostPause(500);
-/// An attempt at a host that does not answer.
+/// An attempt at a host that does not answer, and how much longer than its caller the last one may
+/// take: the system says why in its own time.
 constexpr milliseconds kAttempt(5000);
+constexpr milliseconds kForReason(1500);
 
 /// The answer to a request, with its value.
 struct Reply {
@@ -111,7 +113,9 @@ class Connection {
       const auto begin = Clock::now();
       const bool waits = begin < patience.until_listening;
       const auto until =
-          waits ? std::min(begin + kAttempt, patience.until_listening) : patience.until;
+          waits
+              ? std::min({begin + kAttempt, patience.until_listening + kForReason, patience.until})
+              : patience.until;
       tcp::resolver resolver(context_);
       tcp::resolver::results_type places;
       error_code problem;

@@ -273,7 +273,7 @@ refused)
   run MASTER_PORT=29500 BLUEFOG_TCP_PORTS=21000 -- "$rounds" 1
   expect_all "^rank -1.* expected a free port from 21000 to 21000 \(BLUEFOG_TCP_PORTS\)"
   # Places at which rank 0 is not: nowhere, no host, one out of reach, and another rank's.
-  export BLUEFOG_TIMEOUT=2
+  export BLUEFOG_TIMEOUT=3
   for place in nowhere.invalid=Host.not.found 198.18.0.9=No.route.to.host \
     203.0.113.7=Network.is.unreachable bfhost2=Connection.refused; do
     run "MASTER_ADDR=${place%=*}" -- "$rounds" 1
