@@ -107,59 +107,77 @@ class Connection {
   }
 
  private:
+  /// How an attempt to connect has ended.
+  struct Attempt {
+    bool is_in_time = false;
+    bool is_refused = false;  ///< by one of the addresses, at least: somebody may listen later
+    error_code problem{};
+
+    [[nodiscard]] bool has_connected() const { return is_in_time && !problem; }
+    [[nodiscard]] bool may_be_repeated() const {
+      return !is_in_time || is_refused || may_be_a_host_to_come(problem);
+    }
+    [[nodiscard]] std::string reason() const {
+      return is_in_time ? in_words(problem) : "no answer in time";
+    }
+  };
+
   void connect(const StoreAddress& address, const Patience& patience) {
     bool has_told = false;
     while (true) {
       const auto begin = Clock::now();
       const bool waits = begin < patience.until_listening;
-      const auto until =
-          waits
-              ? std::min({begin + kAttempt, patience.until_listening + kForReason, patience.until})
-              : patience.until;
-      tcp::resolver resolver(context_);
-      tcp::resolver::results_type places;
-      error_code problem;
-      bool may_come = false;
-      bool is_in_time = try_run(until, problem, [&](auto done) {
-        resolver.async_resolve(address.host, std::to_string(address.port),
-                               [&places, done](error_code error, auto results) {
-                                 places = std::move(results);
-                                 done(error, 0);
-                               });
-      });
-      if (is_in_time && !problem) {
-        // A name may have addresses that this host cannot reach beside the one that refuses.
-        const auto note = [&](error_code error, const auto&) {
-          may_come = may_come || error == asio::error::connection_refused;
-          return true;
-        };
-        is_in_time = try_run(until, problem, [&](auto done) {
-          asio::async_connect(socket_, places, note,
-                              [done](error_code error, const auto&) { done(error, 0); });
-        });
-      }
-      if (is_in_time && !problem) {
+      const Attempt attempt = try_to_connect(
+          address, waits ? std::min({begin + kAttempt, patience.until_listening + kForReason,
+                                     patience.until})
+                         : patience.until);
+      if (attempt.has_connected()) {
         return;
       }
-      const auto reason = [&] { return is_in_time ? in_words(problem) : "no answer in time"; };
-      if (problem == asio::error::operation_aborted && !places.empty()) {
-        // Boost.Asio's word where no socket could be made: the next try says why.
-        error_code why;
-        (void)socket_.open(places->endpoint().protocol(), why);
-        problem = why ? why : problem;
+      const milliseconds pause = attempt.is_refused ? kRetryPause : kHostPause;
+      if (!attempt.may_be_repeated() || Clock::now() + pause >= patience.until_listening) {
+        throw TransportError(fmt::format("{}: cannot connect: {}", what_, attempt.reason()));
       }
-      const bool is_refused = may_come || problem == asio::error::connection_refused;
-      const milliseconds pause = is_refused ? kRetryPause : kHostPause;
-      const bool may_try_again = !is_in_time || is_refused || may_be_a_host_to_come(problem);
-      if (!may_try_again || Clock::now() + pause >= patience.until_listening) {
-        throw TransportError(fmt::format("{}: cannot connect: {}", what_, reason()));
+      if (!attempt.is_refused && patience.on_absence && !std::exchange(has_told, true)) {
+        patience.on_absence(fmt::format("{}: cannot connect yet: {}", what_, attempt.reason()));
       }
-      if (!is_refused && patience.on_absence && !std::exchange(has_told, true)) {
-        patience.on_absence(fmt::format("{}: cannot connect yet: {}", what_, reason()));
-      }
-      (void)socket_.close(problem);
+      error_code ignored;
+      (void)socket_.close(ignored);
       std::this_thread::sleep_for(pause);
     }
+  }
+
+  Attempt try_to_connect(const StoreAddress& address, Clock::time_point until) {
+    tcp::resolver resolver(context_);
+    tcp::resolver::results_type places;
+    Attempt attempt;
+    attempt.is_in_time = try_run(until, attempt.problem, [&](auto done) {
+      resolver.async_resolve(address.host, std::to_string(address.port),
+                             [&places, done](error_code error, auto results) {
+                               places = std::move(results);
+                               done(error, 0);
+                             });
+    });
+    if (!attempt.has_connected()) {
+      return attempt;
+    }
+    // A name may have addresses that this host cannot reach beside the one that refuses.
+    const auto note = [&](error_code error, const auto&) {
+      attempt.is_refused = attempt.is_refused || error == asio::error::connection_refused;
+      return true;
+    };
+    attempt.is_in_time = try_run(until, attempt.problem, [&](auto done) {
+      asio::async_connect(socket_, places, note,
+                          [done](error_code error, const auto&) { done(error, 0); });
+    });
+    if (attempt.problem == asio::error::operation_aborted && !places.empty()) {
+      // Boost.Asio's word where no socket could be made: the next try says why.
+      error_code why;
+      (void)socket_.open(places->endpoint().protocol(), why);
+      attempt.problem = why ? why : attempt.problem;
+    }
+    attempt.is_refused = attempt.is_refused || attempt.problem == asio::error::connection_refused;
+    return attempt;
   }
 
   void greet(const StoreAddress& address, Clock::time_point until) {

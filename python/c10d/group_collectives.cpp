@@ -12,18 +12,28 @@
 #include "python/c10d/group_backend.hpp"
 
 namespace bluefog::c10d_backend {
+namespace {
+
+/// The values of a tensor that a call reduces as they lie; `how` gets the rule, and what the ranks
+/// compare.
+template <typename OptionsOfCall>
+BufferView reduced_in_place(const CallPlace& place, const at::Tensor& tensor,
+                            const ::c10d::ReduceOp& rule, Keeps keeps, OptionsOfCall& how) {
+  BufferView values = operand_of(place, tensor, rule, Order::AsTheyLie, keeps);
+  how.reduction = reduction_of(place, rule, tensor);
+  how.name = form_of(tensor, Order::AsTheyLie);
+  return values;
+}
+
+}  // namespace
 
 WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& options) {
   const Manner manner = manner_of(OpType::ALLREDUCE, options);
   return calls_.started(manner, "all_reduce", tensors, [&](const CallPlace& place, Calls& calls) {
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
     BufferView view = calls_.arguments([&] {
-      const at::Tensor& tensor = only(place, "tensors", tensors);
-      BufferView values =
-          operand_of(place, tensor, options.reduceOp, Order::AsTheyLie, keeps(manner));
-      how.reduction = reduction_of(place, options.reduceOp, tensor);
-      how.name = form_of(tensor, Order::AsTheyLie);
-      return values;
+      return reduced_in_place(place, only(place, "tensors", tensors), options.reduceOp,
+                              keeps(manner), how);
     });
     calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
   });
@@ -67,12 +77,8 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
     int root = 0;
     BufferView view = calls_.arguments([&] {
       root = root_of(place, options.rootRank, getSize());
-      const at::Tensor& tensor = only(place, "tensors", tensors);
-      BufferView values =
-          operand_of(place, tensor, options.reduceOp, Order::AsTheyLie, keeps(manner));
-      how.reduction = reduction_of(place, options.reduceOp, tensor);
-      how.name = form_of(tensor, Order::AsTheyLie);
-      return values;
+      return reduced_in_place(place, only(place, "tensors", tensors), options.reduceOp,
+                              keeps(manner), how);
     });
     calls.push_back(ops::reduce_nonblocking(*context_, std::move(view), root, how));
   });

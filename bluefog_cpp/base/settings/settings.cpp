@@ -287,32 +287,35 @@ std::map<std::string, std::string> own_variables() {
   return variables;
 }
 
-}  // namespace
-
-Settings Settings::from_variables(const std::map<std::string, std::string>& variables) {
+/// @param on_problem called where a variable cannot be read, while its exception is handled.
+Settings read_all(const std::map<std::string, std::string>& variables,
+                  void (*on_problem)(Settings&, const InvalidArgument&)) {
   Settings settings;
   for (const auto& [name, value] : variables) {
-    if (name.starts_with(kPrefix) && !value.empty()) {
+    if (!name.starts_with(kPrefix) || value.empty()) {
+      continue;
+    }
+    try {
       read_variable(settings, name, value);
+    } catch (const InvalidArgument& error) {
+      on_problem(settings, error);
     }
   }
   return settings;
 }
 
+}  // namespace
+
+Settings Settings::from_variables(const std::map<std::string, std::string>& variables) {
+  return read_all(variables, [](Settings&, const InvalidArgument&) { throw; });
+}
+
 Settings Settings::from_environment() { return from_variables(own_variables()); }
 
 Settings Settings::for_start() {
-  Settings settings;
-  for (const auto& [name, value] : own_variables()) {
-    try {
-      if (!value.empty()) {
-        read_variable(settings, name, value);
-      }
-    } catch (const InvalidArgument& error) {
-      settings.problem += (settings.problem.empty() ? "" : "; ") + std::string(error.what());
-    }
-  }
-  return settings;
+  return read_all(own_variables(), [](Settings& settings, const InvalidArgument& error) {
+    settings.problem += (settings.problem.empty() ? "" : "; ") + std::string(error.what());
+  });
 }
 
 std::vector<SettingInfo> setting_table() {
