@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/own_problem.hpp"
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/log.hpp"
@@ -43,7 +44,7 @@ void report_start(const Settings& settings, const LaunchEnvironment& launch) {
 
 // bfrun's own launcher starts no MPI: one that the program has started knows this process alone.
 void refuse_lonely_mpi(const LaunchEnvironment& launch) {
-  if (launch.way == LaunchWay::Bfrun && mpi::size_of_running_world() == 1) {
+  if (launch.way == LaunchWay::Bfrun && launch.size > 1 && mpi::size_of_running_world() == 1) {
     throw UnsupportedError(fmt::format(
         "{} say that bfrun started {} processes, and MPI, which this program has initialised, found "
         "itself alone: expected a program without MPI of its own; start it with bfrun --launcher "
@@ -120,7 +121,9 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
   raise_descriptor_limit();
   report_start(settings, launch);
   if (launch.way == LaunchWay::Mpi) {
-    auto bootstrap = mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
+    auto bootstrap = start_with(settings, [&] {
+      return mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
+    });
     say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.stated_by));
     return bootstrap;
   }

@@ -7,6 +7,8 @@
 
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 namespace bluefog {
 
@@ -19,5 +21,20 @@ namespace bluefog {
                                                             Bootstrap& bootstrap,
                                                             std::span<const std::byte> blob,
                                                             Deadline deadline);
+
+/// What `start()` gives. Where it fails, ranks to which settings that could not be read were to be told
+/// have not come: these are what this process can say.
+/// @throws InvalidArgument with these settings; else as `start`.
+template <typename Start>
+[[nodiscard]] auto start_with(const Settings& settings, const Start& start) {
+  try {
+    return start();
+  } catch (const Error&) {
+    if (settings.problem.empty()) {
+      throw;
+    }
+  }
+  throw InvalidArgument(settings.problem);
+}
 
 }  // namespace bluefog

@@ -1,11 +1,9 @@
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/context.hpp"
-#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
 
@@ -19,19 +17,9 @@ std::shared_ptr<Context> Context::create(std::function<void()> interrupt_check) 
 
 std::shared_ptr<Context> Context::create(const Settings& settings,
                                          std::function<void()> interrupt_check) {
-  std::shared_ptr<Bootstrap> bootstrap;
-  try {
-    bootstrap = make_default_bootstrap(settings, Deadline::after(settings.timeout),
-                                       std::move(interrupt_check));
-  } catch (const Error&) {
-    if (settings.problem.empty()) {
-      throw;
-    }
-  }
-  if (!bootstrap) {  // whom to tell has not come, and may not find this rank either
-    throw InvalidArgument(settings.problem);
-  }
-  return create(std::move(bootstrap), settings);
+  return create(make_default_bootstrap(settings, Deadline::after(settings.timeout),
+                                       std::move(interrupt_check)),
+                settings);
 }
 
 std::shared_ptr<Context> Context::create(std::shared_ptr<Store> store, const StorePlace& place,

@@ -13,6 +13,7 @@
 
 #include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
+#include "bluefog_cpp/bootstrap/own_problem.hpp"
 #include "bluefog_cpp/bootstrap/store/applicant_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/store/attempt.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
@@ -120,13 +121,9 @@ std::int64_t count_meetings(const std::shared_ptr<Store>& store, const StorePlac
   return *count;
 }
 
-}  // namespace
-
-std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
-                                                const StorePlace& in_launch,
-                                                const Settings& settings, Deadline deadline,
-                                                std::function<void()> interrupt_check) {
-  check(in_launch, store.get());
+std::shared_ptr<Bootstrap> start_in_store(std::shared_ptr<Store> store, const StorePlace& in_launch,
+                                          const Settings& settings, Deadline deadline,
+                                          const std::function<void()>& interrupt_check) {
   if (settings.joins) {
     return make_applicant_bootstrap(std::move(store), in_launch, settings, deadline,
                                     interrupt_check);
@@ -173,6 +170,18 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
   }
   count_meetings(exchange->place().store, place, 1, deadline, interrupt_check);
   return std::make_shared<StoreBootstrap>(exchange);
+}
+
+}  // namespace
+
+std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
+                                                const StorePlace& in_launch,
+                                                const Settings& settings, Deadline deadline,
+                                                std::function<void()> interrupt_check) {
+  check(in_launch, store.get());
+  return start_with(settings, [&] {
+    return start_in_store(std::move(store), in_launch, settings, deadline, interrupt_check);
+  });
 }
 
 }  // namespace bluefog

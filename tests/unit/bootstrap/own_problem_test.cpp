@@ -68,5 +68,20 @@ TEST(OwnProblem, IsThrownWhenTheOthersHaveHeard) {
   EXPECT_EQ(thrown_by(here, nullptr), "");
 }
 
+TEST(OwnProblem, OfSettingsIsSaidWhereTheOthersHaveNotCome) {
+  Settings settings;
+  const auto fails = []() -> int { throw TimeoutError("rank 1 has not come"); };
+  EXPECT_EQ(start_with(settings, [] { return 7; }), 7);
+  EXPECT_THROW((void)start_with(settings, fails), TimeoutError);
+  settings.problem = "BLUEFOG_MPI_DEPTH=three: expected an integer";
+  EXPECT_EQ(start_with(settings, [] { return 7; }), 7);
+  try {
+    (void)start_with(settings, fails);
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.what(), settings.problem);
+  }
+}
+
 }  // namespace
 }  // namespace bluefog
