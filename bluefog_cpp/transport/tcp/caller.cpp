@@ -26,6 +26,8 @@ using boost::system::error_code;
 constexpr std::chrono::seconds kAddressLimit{3};
 /// Between two rounds through the addresses of a rank.
 constexpr std::chrono::milliseconds kPause{200};
+/// Whoever waits for a connection hears first that its own time is over: the rank may just be late.
+constexpr std::chrono::milliseconds kBehindWaiters{1000};
 /// How long the call of another rank is waited for that has crossed this one.
 constexpr std::chrono::milliseconds kCrossedPause{1000};
 
@@ -90,7 +92,8 @@ void Caller::call(int rank, std::size_t channel) {
 }
 
 void Caller::begin(const Shared& call) {
-  call->until = Deadline::after(options_.patience);
+  const bool ends = options_.patience.count() != 0;
+  call->until = ends ? Deadline::after(options_.patience + kBehindWaiters) : Deadline::never();
   call->silent_until = Deadline::after(options_.silence);
   begin_round(call);
 }
