@@ -132,11 +132,11 @@ function(bluefog_add_fabric_test name)
   bluefog_run_cases(fabric ${name} ${slots} ${ARGN})
 endfunction()
 
-# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 8] [CI_WITHOUT CASES]): processes are the ranks. One launch
-# per number of ranks; its cases are counted one by one (tests/run_ranks.py). The fabric rung runs
-# shared bodies on 1, 2, 3 and 4 threads, so that RANKS are those on which processes make the
-# difference; LEVEL=long has all of 1, 2, 3, 4 and 8. The program brings its own main (SOURCES or
-# LIBS).
+# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 2 8] [CI_WITHOUT CASES]): processes are the
+# ranks. One launch per number of ranks; its cases are counted one by one (tests/run_ranks.py). The
+# fabric rung runs shared bodies on 1, 2, 3 and 4 threads, so that RANKS are those on which processes
+# make the difference; LEVEL=long has all of 1, 2, 3, 4 and 8. CI_WITHOUT as in bluefog_run_cases.
+# The program brings its own main (SOURCES or LIBS).
 function(bluefog_add_mpi_test name)
   cmake_parse_arguments(arg "" "CI_WITHOUT" "SOURCES;LIBS;RANKS" ${ARGN})
   set(filter)
