@@ -1,5 +1,6 @@
 """Hosts in network namespaces of this machine, whose links are limited, and jobs on them."""
 
+import functools
 import subprocess
 
 from bfbench.launch import ENDS_WITH_THIS, LONGEST_JOB_SEC, ROOT, Launcher, output_of
@@ -10,6 +11,8 @@ INTERFACE = "eth0"
 # The burst of netns_rate.sh: as many bytes go out at once after a rest.
 BUCKET_BYTES = 262144
 SKIPPED = 77
+# A loopback interface of the job's own, in which no other program's bytes count.
+OWN_LOOPBACK = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
 def why_none():
@@ -23,6 +26,16 @@ def why_none():
     return f"no hosts in network namespaces: {reason}"
 
 
+@functools.cache
+def has_own_loopback():
+    """Whether this machine lets jobs have one: for root, with `unshare` and `ip`."""
+    try:
+        return not subprocess.run([*OWN_LOOPBACK, "true"], capture_output=True, check=False,
+                                  stdin=subprocess.DEVNULL).returncode
+    except OSError:
+        return False
+
+
 def rate_words(mbit):
     """The rate as tc writes it."""
     return f"{round(mbit * 1000)}kbit"
@@ -31,6 +44,14 @@ def rate_words(mbit):
 def set_rate(mbit):
     """Limits what this host can send."""
     output_of([SET_RATE, rate_words(mbit)], None)
+
+
+class LoopbackLauncher(Launcher):
+    """Jobs whose bytes through the loopback interface are counted."""
+
+    def words(self, ranks, *command):
+        words = self.bfrun_words(ranks, *command)
+        return [*ENDS_WITH_THIS, *(OWN_LOOPBACK if has_own_loopback() else ()), *words]
 
 
 class HostLauncher(Launcher):

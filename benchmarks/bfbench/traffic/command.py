@@ -86,7 +86,7 @@ def add_places(parser):
     parser.add_argument("--hosts", type=whole(1, 16), metavar="N", help="network namespaces of "
                         "this machine (root), between which bytes are counted; they divide the "
                         "ranks. 1, the default: ranks share no memory, and all that they send "
-                        "through the loopback interface counts")
+                        "through a loopback interface counts (root: of their own)")
     parser.add_argument("--rate", type=rate_mbit, metavar="MBIT",
                         help="what each of several hosts can send, in Mbit/s; default: 1000")
 
@@ -132,7 +132,7 @@ def check_baseline(baseline, ways):
 def launcher_of(args):
     longest_sec = args.job_timeout or LONGEST_JOB_SEC * max(1, args.steps / 200) * args.more
     if args.hosts == 1:
-        return Launcher(args.build, longest_sec)
+        return hosts.LoopbackLauncher(args.build, longest_sec)
     return hosts.HostLauncher(args.build, args.hosts, args.ranks // args.hosts, args.rate,
                               longest_sec)
 
