@@ -16,6 +16,8 @@ import xml.etree.ElementTree as ElementTree
 SKIP_CODE = "SKIP_RETURN_CODE="
 # The label of tests that show what the product does on a stand-in, not on the thing itself.
 STAND_IN = "stand_in"
+# Lines that the report repeats of a launch that failed as a whole.
+LAST_WORDS = 20
 
 
 @dataclasses.dataclass
@@ -101,7 +103,7 @@ def state_of(case):
     if case.get("status") == "fail":
         failure = case.find("failure")
         message = failure.get("message", "") if failure is not None else ""
-        return "failed", message or last_words(case)
+        return "failed", f"{message} {last_words(case)}".strip()
     skipped = case.find("skipped")
     message = skipped.get("message", "") if skipped is not None else ""
     if case.get("status") == "notrun" and message.startswith(SKIP_CODE):
@@ -113,9 +115,9 @@ def state_of(case):
 
 
 def last_words(case):
-    """What a launch that failed without a word of CTest's has said last."""
+    """What a launch that failed has said last."""
     lines = [line for line in case.findtext("system-out", "").splitlines() if line.strip()]
-    said = "\n".join(lines[-3:]) if lines else "it said nothing"
+    said = "\n".join(lines[-LAST_WORDS:]) if lines else "it said nothing"
     return f"after {float(case.get('time', 0)):.0f} s; its last words:\n{said}"
 
 

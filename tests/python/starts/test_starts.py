@@ -13,7 +13,8 @@ from torch.distributed import HashStore
 import bluefog_cpp.torch as bf
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, TransportError
 
-BFRUN = str(pathlib.Path(os.environ["PYTHONPATH"]).parent / "tools/bfrun/bfrun")
+BUILD = pathlib.Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]).parent
+BFRUN = str(BUILD / "tools/bfrun/bfrun")
 PROGRAM = str(pathlib.Path(__file__).resolve().parents[1] / "programs/starting.py")
 OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
                 "MASTER_PORT")
