@@ -2,7 +2,7 @@
 // "rank 0 of 4: right", or the error, with its own exit code.
 //
 //   exchange_rounds ROUNDS       so many
-//   exchange_rounds until FILE   until rank 0 finds the file; says "rank 0: under way" before
+//   exchange_rounds until FILE   until rank 0 finds the file; every rank says "under way" before
 //   exchange_rounds after FILE   three, from when the file is there on; says so before, too
 //   exchange_rounds rest SECONDS the last rank makes no call for so long, while the others wait for
 //                                it; then all make none
@@ -86,10 +86,8 @@ class Rounds {
 };
 
 void say_under_way(const Context& context) {
-  if (context.rank() == 0) {
-    fmt::print("rank 0: under way\n");
-    std::fflush(stdout);
-  }
+  fmt::print("rank {}: under way\n", context.rank());
+  std::fflush(stdout);
 }
 
 void run(Context& context, Rounds& rounds, std::string_view way, const char* argument) {

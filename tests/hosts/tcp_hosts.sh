@@ -62,6 +62,12 @@ until_found() {
   fail "no '$2' in $1"
 }
 
+# A rank that has started knows that all have come, not that they have heard so of each other.
+until_under_way() {
+  local rank
+  for ((rank = 0; rank < ranks; ++rank)); do until_found "$work/out.$rank" "under way"; done
+}
+
 # The link of a host, seen from outside: its own interface stays as it is. Process 1 is outside.
 set_link() { nsenter --target 1 --net ip link set "bfport${1#bfhost}" "$2"; }
 
@@ -140,7 +146,7 @@ silence_that_ends)
   # A link that is down for a while is no loss: for longer than from one sign of life to the next
   # (4 s), and so short that what is sent again finds it up in time.
   start BLUEFOG_TCP_SILENCE=12 -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   sleep 5
   set_link bfhost2 up
@@ -150,7 +156,7 @@ silence_that_ends)
   ;;
 silence_for_good)
   start BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=600 -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   finish
   expect_lost_hosts "the connection to it broke: .*its host has answered nothing for 3 s"
@@ -158,7 +164,7 @@ silence_for_good)
 heartbeat)
   # A link that is down shows within a few signs of life, long before the system gives the host up.
   start BLUEFOG_HEARTBEAT=1 BLUEFOG_TIMEOUT=600 -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   finish
   expect_lost_hosts "that rank's process has shown no sign of life for 1 s .BLUEFOG_HEARTBEAT"
@@ -166,7 +172,7 @@ heartbeat)
 silence_that_ends_and_on)
   # Nor where ranks go on without those that are lost: all are together at the end.
   start BLUEFOG_ON_FAILURE=shrink BLUEFOG_TCP_SILENCE=12 -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   sleep 3
   set_link bfhost2 up
@@ -179,7 +185,7 @@ split)
   # A network in two halves for good: the one that has the store goes on, and the other ends, each with
   # a word, so that never both do.
   start BLUEFOG_ON_FAILURE=shrink BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=20 -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   finish
   expect_codes "0 0 1 1"
@@ -195,7 +201,7 @@ reset | reset_and_on)
   entries=(MASTER_PORT=$port BLUEFOG_TIMEOUT=30)
   [[ "$case_name" == reset ]] || entries+=(BLUEFOG_ON_FAILURE=shrink)
   start "${entries[@]}" -- "$rounds" until "$work/end"
-  until_found "$work/out.0" "under way"
+  until_under_way
   count="$(python3 "$here/reset_connections.py" "${pids[3]}" "$port")"
   [[ "$count" -ge 2 ]] || fail "expected connections of rank 3 with both ranks of the other host, found '$count'"
   finish
@@ -214,7 +220,7 @@ reset | reset_and_on)
 silence_at_first_that_ends)
   # The ranks have met, and no connection between the hosts is there yet.
   start BLUEFOG_TCP_SILENCE=20 -- "$rounds" after "$work/go"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   touch "$work/go"
   sleep 5
@@ -224,7 +230,7 @@ silence_at_first_that_ends)
   ;;
 silence_at_first_for_good)
   start BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=600 -- "$rounds" after "$work/go"
-  until_found "$work/out.0" "under way"
+  until_under_way
   set_link bfhost2 down
   keep_neighbors
   touch "$work/go"
@@ -235,7 +241,7 @@ slow_at_first)
   # Ranks that take connections and do not come to answer, on hosts with two addresses each.
   for i in 1 2; do on_host "bfhost$i" address add "198.18.1.$i/24" dev eth0; done
   start -- "$rounds" after "$work/go"
-  until_found "$work/out.0" "under way"
+  until_under_way
   kill -STOP "${pids[2]}" "${pids[3]}"
   touch "$work/go"
   sleep 5
@@ -284,7 +290,7 @@ strangers)
   # One that writes what is no greeting, one a part of it, and one nothing, at every port of the
   # ranks of a host, which then call each other.
   start BLUEFOG_TCP_PORTS=21000-21001 MASTER_PORT=29500 -- "$rounds" after "$work/go"
-  until_found "$work/out.0" "under way"
+  until_under_way
   "$here/netns_agent.sh" --exec bfhost2 bash -c '
     for port in 29500 21000 21001; do
       for words in "$(printf "GET / HTTP/1.1 %0200d" 1)" half ""; do

@@ -5,6 +5,8 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support" / "python"))
 import preloaded
@@ -98,12 +100,17 @@ def rank_of(case: str) -> None:
     names = {"many": ("atc", "awc", "tracking", "put"), "passes": ("passes",),
              "gradients": ("gradients",)}.get(case, ("atc",))
     runs = [Run(bf, torch, name, own) for name in names]
+    places = pathlib.Path(os.environ["READY"])
+    (places / str(own)).touch()
     # Where ranks have taken steps they have no values of their own any more.
     fails_in = {"many": FAILS_IN, "destinations": 1}.get(case, 0)
     for step in range(STEPS):
         for place, run in enumerate(runs):
             if step == fails_in and place == len(runs) // 2 and (
                     case == "all" or own == VICTIMS.get(case, 2)):
+                # A loss within a constructor is raised there.
+                while len(list(places.iterdir())) < size:
+                    time.sleep(0.01)
                 fail(case, bf, torch, runs)
             if case == "otherwise" and step == 4:
                 run.optimizer.communication_type = bf.CommunicationType.allreduce
@@ -163,10 +170,12 @@ CASES = ("raises", "first", "many", "passes", "gradients", "backward", "caught",
 def main() -> None:
     with preloaded.Server() as server:
         for case in sys.argv[2:] or CASES:
-            job = subprocess.run(
-                [sys.argv[1], "-np", "4", "--min-np", "2",
-                 *server.command(__file__, "--rank", case)], capture_output=True, text=True,
-                timeout=120, check=False, env={**os.environ, **server.environment})
+            with tempfile.TemporaryDirectory() as ready:
+                job = subprocess.run(
+                    [sys.argv[1], "-np", "4", "--min-np", "2",
+                     *server.command(__file__, "--rank", case)], capture_output=True, text=True,
+                    timeout=120, check=False,
+                    env={**os.environ, **server.environment, "READY": ready})
             problem = problem_of(case, job)
             if problem:
                 sys.exit(f"{case}: {problem}; found code {job.returncode}\n"
