@@ -3,7 +3,7 @@
 // WAY: kill (rank 2 is killed, with a child of its own alive), first (rank 0 is), two (rank 3 is
 // killed, then rank 0), stop (rank 1 is stopped), exit (rank 2 exits by itself with code 3).
 // lost_rank until FILE: nobody ends by itself; until there is the file, or for 20 steps beyond the
-// loss of a rank. Rank 0 says "under way" when it is.
+// loss of a rank. Ranks say "under way" when they are.
 // Prints a line for each rank that comes to the end.
 #include <fmt/format.h>
 #include <signal.h>
@@ -96,8 +96,8 @@ int run(const std::string& way, int steps, const std::string& file) {
     if (file.empty() && ends_in(way, launch_rank, step)) {
       end_here(way);
     }
-    if (!file.empty() && launch_rank == 0 && step == 3) {
-      fmt::print("rank 0: under way\n");
+    if (!file.empty() && step == 3) {
+      fmt::print("rank {}: under way\n", launch_rank);
       std::fflush(stdout);
     }
     const auto begin = Clock::now();
