@@ -31,8 +31,15 @@ constexpr std::chrono::milliseconds kBehindWaiters{1000};
 /// How long the call of another rank is waited for that has crossed this one.
 constexpr std::chrono::milliseconds kCrossedPause{1000};
 
+constexpr const char* kNoAnswer = "no answer in time";
+
 bool is_silence(const error_code& error) {
   return error == asio::error::host_unreachable || error == asio::error::timed_out;
+}
+
+// The system's limit and the one here are over at the same time.
+std::string in_words(const error_code& error) {
+  return error == asio::error::timed_out ? kNoAnswer : reason_of(error.value());
 }
 
 // A host that goes once it has the connection shows by this: the greeting is never acknowledged.
@@ -126,7 +133,7 @@ void Caller::try_next(const Shared& call) {
   call->socket.async_connect(endpoint, [this, call, endpoint](const error_code& failed) {
     if (failed) {
       call->was_silent = call->was_silent || call->is_late || is_silence(failed);
-      fail(call, endpoint, reason_of(failed.value()));
+      fail(call, endpoint, in_words(failed));
     } else {
       greet(call, endpoint);
     }
@@ -152,7 +159,7 @@ void Caller::limit(const Shared& call, Deadline until) {
 void Caller::fail(const Shared& call, const Endpoint& endpoint, const std::string& why) {
   call->timer.cancel();
   call->failures += fmt::format("{}{}: {}", call->failures.empty() ? "" : "; ", to_text(endpoint),
-                                call->is_late ? "no answer in time" : why);
+                                call->is_late ? kNoAnswer : why);
   try_next(call);
 }
 
