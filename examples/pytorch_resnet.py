@@ -94,7 +94,11 @@ def parse_arguments():
 
 def add_data_arguments(parser):
     data = parser.add_argument_group("data")
-    data.add_argument("--dataset", choices=("cifar10", "imagenet"), default="cifar10")
+    data.add_argument(
+        "--dataset",
+        choices=("cifar10", "imagenet"),
+        help="default: imagenet with --train-dir or --val-dir, else cifar10",
+    )
     data.add_argument(
         "--data",
         type=pathlib.Path,
@@ -107,14 +111,23 @@ def add_data_arguments(parser):
     data.add_argument(
         "--train-dir",
         type=pathlib.Path,
-        default=pathlib.Path("~/imagenet/train"),
-        help="of imagenet: a folder for each class",
+        help="of imagenet: a folder for each class; default: ~/imagenet/train",
     )
-    data.add_argument("--val-dir", type=pathlib.Path, default=pathlib.Path("~/imagenet/validation"))
+    data.add_argument("--val-dir", type=pathlib.Path, help="default: ~/imagenet/validation")
 
 
 def check_data(parser, arguments):
-    chosen = [option for option in ("data", "synthetic") if getattr(arguments, option) is not None]
+    """Refuses options that do not go together, and chooses the dataset."""
+
+    def given(*options):
+        return [option for option in options if getattr(arguments, option) is not None]
+
+    folders = [f"--{option.replace('_', '-')}" for option in given("train_dir", "val_dir")]
+    if arguments.dataset is None:
+        arguments.dataset = "imagenet" if folders else "cifar10"
+    elif folders and arguments.dataset != "imagenet":
+        parser.error(f"{folders[0]}: expected --dataset imagenet, found {arguments.dataset}")
+    chosen = given("data", "synthetic")
     if arguments.dataset == "imagenet" and chosen:
         parser.error(f"--dataset imagenet: expected --train-dir and --val-dir, found --{chosen[0]}")
     if len(chosen) > 1:
@@ -124,7 +137,10 @@ def check_data(parser, arguments):
 def load_data(arguments):
     """Collective. (training set, test set, number of classes)"""
     if arguments.dataset == "imagenet":
-        return imagenet.load(arguments.train_dir.expanduser(), arguments.val_dir.expanduser())
+        return imagenet.load(
+            (arguments.train_dir or pathlib.Path("~/imagenet/train")).expanduser(),
+            (arguments.val_dir or pathlib.Path("~/imagenet/validation")).expanduser(),
+        )
     if arguments.synthetic:
         train, test, classes = cifar.made_up(
             arguments.synthetic,

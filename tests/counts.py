@@ -14,6 +14,8 @@ import xml.etree.ElementTree as ElementTree
 # How CTest says that a test ended with the exit code for "skipped". Whatever else it did not run,
 # for a missing program or a fixture that failed, is a failure.
 SKIP_CODE = "SKIP_RETURN_CODE="
+# What a launch runs that only says why others cannot run here (cmake/BluefogTests.cmake).
+SKIPS = 'echo "SKIPPED: $1"; exit 77'
 # The label of tests that show what the product does on a stand-in, not on the thing itself.
 STAND_IN = "stand_in"
 # Lines that the report repeats of a launch that failed as a whole.
@@ -48,6 +50,7 @@ class Expected:
 
     labels: tuple = ()
     has_cases: bool = False  # tests/run_ranks.py writes down what its cases did
+    only_skips: bool = False  # bluefog_add_skipped_test has registered it
 
 
 def failed_launch(preset, name, text):
@@ -59,8 +62,10 @@ def expected_launches(listed):
     expected = {}
     for test in json.loads(listed)["tests"]:
         properties = {found["name"]: found["value"] for found in test.get("properties", [])}
-        has_cases = any(word.endswith("/run_ranks.py") for word in test.get("command", []))
-        expected[test["name"]] = Expected(tuple(properties.get("LABELS", ())), has_cases)
+        command = test.get("command", [])
+        has_cases = any(word.endswith("/run_ranks.py") for word in command)
+        expected[test["name"]] = Expected(tuple(properties.get("LABELS", ())), has_cases,
+                                          command[1:3] == ["-c", SKIPS])
     return expected
 
 

@@ -8,6 +8,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 
+MOST_NAMES = 8  # of a folder, in a message
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 # For each set: training files, test files, bytes of labels before an image (the last one counts),
@@ -28,9 +29,11 @@ def load(folder):
             )
             return (*_normalized(train, test), classes)
     expected = " or ".join(", ".join((*train, *test)) for train, test, _, _ in SETS)
+    names = sorted(path.name for path in folder.glob("*"))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     sys.exit(
         f"{folder}: expected the binary files of CIFAR-10 or CIFAR-100 ({expected}); found "
-        f"{', '.join(sorted(path.name for path in folder.glob('*'))) or 'nothing'}"
+        f"{', '.join(names[:MOST_NAMES]) or 'nothing'}{more}"
     )
 
 

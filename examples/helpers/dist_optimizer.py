@@ -26,13 +26,14 @@ def add_arguments(parser, more=()):
     parser.add_argument(
         "--atc-style", action="store_true", help="adapt, then combine; else adapt with combine"
     )
-    parser.add_argument(
+    turns = parser.add_mutually_exclusive_group()
+    turns.add_argument(
         "--disable-dynamic-topology",
         action="store_true",
         default=None,
         help="all neighbours in each step, in place of one by turns",
     )
-    parser.add_argument(
+    turns.add_argument(
         "--enable-dynamic-topology",
         action="store_false",
         default=None,

@@ -70,14 +70,17 @@ def skipped(name, reason):
 class ListTest(unittest.TestCase):
     def test_a_launch_that_vanishes_fails(self):
         named = {"unit.a", "mpi.b.np2", "mpi.b.np4"}
-        self.assertEqual(launches.problems(named, named), {})
-        self.assertEqual(list(launches.problems(named, {"unit.a", "mpi.b.np2"})), ["mpi.b.np4"])
-        # A skipped one in its place says why it cannot run here.
-        self.assertEqual(launches.problems(named, {"unit.a", "mpi.b"}), {})
-        self.assertEqual(launches.problems(named, {"unit", "mpi"}), {})
+        self.assertEqual(launches.problems(named, named, set()), {})
+        self.assertEqual(list(launches.problems(named, {"unit.a", "mpi.b.np2"}, set())),
+                         ["mpi.b.np4"])
+        # A skipped one in its place says why it cannot run here, and one that runs does not.
+        self.assertEqual(launches.problems(named, {"unit.a", "mpi.b"}, {"mpi.b"}), {})
+        self.assertEqual(launches.problems(named, {"unit", "mpi"}, {"unit", "mpi"}), {})
+        self.assertEqual(list(launches.problems(named, {"unit.a", "mpi.b"}, set())),
+                         ["mpi.b.np2", "mpi.b.np4"])
 
     def test_a_launch_that_is_not_listed_fails(self):
-        found = launches.problems({"unit.a"}, {"unit.a", "unit.b"})
+        found = launches.problems({"unit.a"}, {"unit.a", "unit.b"}, set())
         self.assertIn("python tests/launches.py", found["unit.b"])
 
     def test_the_list_is_read_by_preset(self):
@@ -151,10 +154,16 @@ class LaunchesTest(Suites):
         listed = {"tests": [
             {"name": "unit.a", "command": ["python3", "/src/tests/run_ranks.py", "--ranks", "1"],
              "properties": [{"name": "LABELS", "value": ["unit", "stand_in"]}]},
-            {"name": "package.b"}]}
+            {"name": "package.b"},
+            {"name": "mpi.c", "command": ["/bin/sh", "-c", counts.SKIPS, "sh", "no MPI"]}]}
         self.assertEqual(counts.expected_launches(json.dumps(listed)),
                          {"unit.a": counts.Expected(("unit", "stand_in"), has_cases=True),
-                          "package.b": counts.Expected()})
+                          "package.b": counts.Expected(),
+                          "mpi.c": counts.Expected(only_skips=True)})
+
+    def test_what_cmake_registers_to_skip_is_known(self):
+        self.assertIn(counts.SKIPS.replace('"', '\\"'),
+                      (run_suites.ROOT / "cmake" / "BluefogTests.cmake").read_text())
 
 
 class CasesTest(Suites):

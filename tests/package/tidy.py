@@ -94,8 +94,20 @@ def self_test(tidy):
     places = {(file, line) for file, line, _ in found["unity.cpp"]}
     assert places == {("tools/a.cpp", 1), ("unity.cpp", 3)}, found
     assert found["wrong.cpp"] and not found["right.cpp"], found
+    left_out = rooms_left_out(CONFIG.parent)
+    assert not left_out, f".clang-tidy: HeaderFilterRegex lacks {', '.join(left_out)}"
     print("faults are found")
     return 0
+
+
+def rooms_left_out(root):
+    """Folders of C++ that HeaderFilterRegex does not name: nothing is found in their sources, which
+    unity builds include."""
+    wanted = re.search(r"^HeaderFilterRegex: '(.*)'$", CONFIG.read_text(), re.MULTILINE)
+    folders = (path for path in root.iterdir()
+               if path.is_dir() and not path.name.startswith((".", "build")))
+    return sorted(folder.name for folder in folders if any(folder.rglob("*.cpp"))
+                  and not re.search(wanted[1], f"/{folder.name}/a.cpp"))
 
 
 def main():

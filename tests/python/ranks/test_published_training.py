@@ -122,7 +122,6 @@ def test_resnet_on_folders_of_images(run, capfd, rank, tmp_path):
             for number in range(2):
                 Image.new("RGB", (300, 260), (40 * number, 80, 120)).save(folder / f"{number}.png")
     folders = (
-        "--dataset=imagenet",
         "--train-dir",
         tmp_path / "train",
         "--val-dir",
@@ -143,6 +142,9 @@ def test_resnet_on_folders_of_images(run, capfd, rank, tmp_path):
     bf.barrier()
     assert "--val-dir: expected a folder with a folder of images" in refusal(
         run, capfd, *TINY, *folders[:-1], tmp_path / "none"
+    )
+    assert "--train-dir: expected --dataset imagenet, found cifar10" in refusal(
+        run, capfd, *TINY, *folders, "--dataset", "cifar10"
     )
     assert "expected --train-dir and --val-dir, found --synthetic" in refusal(
         run, capfd, *TINY, *folders, "--synthetic", 8

@@ -100,8 +100,8 @@ def _described(call: str, cls: type[Algorithm]) -> Description:
     def switch(name: str) -> bool:
         return _arguments.checked(where, name, _arguments.switch, getattr(cls, name))
 
-    def function(name: str) -> Any:
-        return _arguments.checked(where, name, _arguments.function_or_none, getattr(cls, name))
+    def function(name: str, takes: str) -> Any:
+        return _arguments.checked(where, name, _arguments.function_of(takes), getattr(cls, name))
 
     state = list(dict.fromkeys(
         _arguments.checked(where, "state", _arguments.text, name)
@@ -124,8 +124,8 @@ def _described(call: str, cls: type[Algorithm]) -> Description:
         allows_reevaluation=switch("allows_reevaluation"),
         bound_to_values=text("bound_to_values"),
         full_precision_because=text("full_precision_because"),
-        default_schedule=function("default_schedule"), transform=function("transform"),
-        why_unfit=function("why_unfit"))
+        default_schedule=function("default_schedule", "size"),
+        transform=function("transform", "graph"), why_unfit=function("why_unfit", "graph"))
 
 
 def _list(where: str, name: str, value: Any) -> list[str]:

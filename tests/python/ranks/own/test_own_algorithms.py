@@ -287,6 +287,9 @@ def class_with(**attributes):
     (class_with(options={"sigma": bf.Option(2.0, "σ", below=1)}), "'sigma': expected a default fr"),
     (class_with(needs_every_step=3), "needs_every_step: expected True or False"),
     (class_with(transform=3), "transform: expected a function or None, found 3"),
+    (class_with(why_unfit=lambda self, graph: ""),
+     r"why_unfit: expected a function of \(graph\), of a class a @staticmethod, found one of \(s"),
+    (class_with(default_schedule=lambda: None), r"default_schedule: expected a function of \(size"),
 ))
 def test_what_cannot_be_registered(given, words):
     with pytest.raises(bluefog_cpp.InvalidArgument, match=words):
