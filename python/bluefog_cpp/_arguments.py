@@ -6,7 +6,6 @@ a value of another type) with what was expected and what was found. `checked` pu
 rank, which call and which argument.
 """
 
-import inspect
 import math
 import operator
 import os
@@ -240,23 +239,6 @@ def function_or_none(value: Any) -> Any:
     if value is not None and not callable(value):
         raise ArgumentTypeError(f"expected a function or None, found {shown(value)}")
     return value
-
-
-def function_of(parameter: str) -> Callable[[Any], Any]:
-    """Something to call with this one argument, or None."""
-    def check(value: Any) -> Any:
-        if function_or_none(value) is None:
-            return value
-        try:
-            signature = inspect.signature(value)
-            signature.bind(None)
-        except ValueError:  # of a built-in function, which does not tell
-            return value
-        except TypeError as error:
-            raise ArgumentTypeError(f"expected a function of ({parameter}), of a class a "
-                                    f"@staticmethod, found one of {signature}") from error
-        return value
-    return check
 
 
 # ---- graphs

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import dataclasses
+import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -101,7 +102,7 @@ def _described(call: str, cls: type[Algorithm]) -> Description:
         return _arguments.checked(where, name, _arguments.switch, getattr(cls, name))
 
     def function(name: str, takes: str) -> Any:
-        return _arguments.checked(where, name, _arguments.function_of(takes), getattr(cls, name))
+        return _arguments.checked(where, name, _function_of(takes), getattr(cls, name))
 
     state = list(dict.fromkeys(
         _arguments.checked(where, "state", _arguments.text, name)
@@ -126,6 +127,23 @@ def _described(call: str, cls: type[Algorithm]) -> Description:
         full_precision_because=text("full_precision_because"),
         default_schedule=function("default_schedule", "size"),
         transform=function("transform", "graph"), why_unfit=function("why_unfit", "graph"))
+
+
+def _function_of(parameter: str) -> Callable[[Any], Any]:
+    """Something to call with this one argument, or None."""
+    def check(value: Any) -> Any:
+        if _arguments.function_or_none(value) is None:
+            return value
+        try:
+            signature = inspect.signature(value)
+            signature.bind(None)
+        except ValueError:  # of a built-in function, which does not tell
+            return value
+        except TypeError as error:
+            raise ArgumentTypeError(f"expected a function of ({parameter}), of a class a "
+                                    f"@staticmethod, found one of {signature}") from error
+        return value
+    return check
 
 
 def _list(where: str, name: str, value: Any) -> list[str]:
