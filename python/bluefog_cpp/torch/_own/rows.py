@@ -136,9 +136,10 @@ def _function_of(parameter: str) -> Callable[[Any], Any]:
             return value
         try:
             signature = inspect.signature(value)
-            signature.bind(None)
-        except ValueError:  # of a built-in function, which does not tell
+        except (TypeError, ValueError):  # of a built-in function, which does not tell
             return value
+        try:
+            signature.bind(None)
         except TypeError as error:
             raise ArgumentTypeError(f"expected a function of ({parameter}), of a class a "
                                     f"@staticmethod, found one of {signature}") from error
