@@ -39,3 +39,11 @@ def test_reference(tmp_path):
         headers = (tmp_path / "reference/cpp.html").read_text()
         assert '<a href="../cpp/context_8hpp.html">' in headers
         assert (tmp_path / "cpp/context_8hpp.html").is_file()
+
+
+def test_the_first_page_names_all_others():
+    docs = ROOT / "docs"
+    named = set(re.findall(r"\(([\w/]+\.md)\)", (docs / "index.md").read_text()))
+    pages = {path.relative_to(docs).as_posix()
+             for path in (*docs.glob("*.md"), *docs.glob("reference/*.md"))}
+    assert pages - {"index.md"} == named
