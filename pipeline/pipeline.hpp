@@ -146,7 +146,7 @@ class Pipeline {
   ///   optimizer, costs of another number of layers, and what `PipelineLayout` and
   ///   `partition_layers` refuse (more stages than layers with parameters); on the other ranks
   ///   PeerFailure. @throws MismatchError for models or options that differ.
-  Pipeline(std::shared_ptr<Context> context, const std::shared_ptr<torch::nn::Module>& model,
+  Pipeline(const std::shared_ptr<Context>& context, const std::shared_ptr<torch::nn::Module>& model,
            Loss loss, const PipelineOptions& options = {});
 
   /// Takes over the other one's pipeline; that one may only be destroyed or assigned to.

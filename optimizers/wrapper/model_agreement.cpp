@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,21 @@ std::vector<ChosenNumber> choose(Statement& statement, const DistributedOptimize
   return chosen;
 }
 
+/// Functions of a row from outside the library may fail on this rank alone. Returns what they throw.
+std::exception_ptr try_schedule(Statement& statement, const DistributedOptimizerOptions& options,
+                                int size) {
+  if (!statement.problem.empty() || options.plans || is_built_in(row_of(options.algorithm))) {
+    return nullptr;
+  }
+  try {
+    (void)mixing_of(options, size);
+  } catch (const std::exception& error) {
+    statement.problem = error.what();
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& optimizer,
@@ -85,8 +101,16 @@ AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& opti
   if (statement.problem.empty() && has_gradient_hooks(options)) {
     statement.problem = why_not_hooked(sorted.trained);
   }
+  const std::exception_ptr thrown = try_schedule(statement, options, context.size());
   std::vector<ChosenNumber> chosen = choose(statement, options, context.size());
-  check_ranks_agree(context, options.call_name, statement);
+  try {
+    check_ranks_agree(context, options.call_name, statement);
+  } catch (const InvalidArgument&) {
+    if (thrown) {
+      std::rethrow_exception(thrown);  // the others have been told
+    }
+    throw;
+  }
   for (const ChosenNumber& number : chosen) {
     if (context.rank() == 0 && !number.reason.empty()) {
       context.log().info(fmt::format("{}: {} {}, {}", options.algorithm.text(), number.option,

@@ -42,7 +42,7 @@ class Transfer {
                        .dtype = Dtype::Int64};
     const optimizers::NamedTensors state = states_.adopt(parameters, *summary);
     numbers.owner = std::move(summary);
-    sent_.push_back(ops::send_nonblocking(context_, std::move(numbers), move.to, kTag));
+    sent_.push_back(ops::send_nonblocking(context_, numbers, move.to, kTag));
     for (const LayerTensor& item : tensors) {
       send(item.tensor, move.to);
     }

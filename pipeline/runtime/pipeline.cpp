@@ -6,7 +6,7 @@
 
 namespace bluefog::pipeline {
 
-Pipeline::Pipeline(std::shared_ptr<Context> context,
+Pipeline::Pipeline(const std::shared_ptr<Context>& context,
                    const std::shared_ptr<torch::nn::Module>& model, Loss loss,
                    const PipelineOptions& options)
     : state_(std::make_unique<State>(context, model, std::move(loss), options)) {}

@@ -127,7 +127,7 @@ template <typename Words>
 void StageLinks::send_words(const std::shared_ptr<Words>& words, MessageTag tag) {
   BufferView view = view_of(*words);
   view.owner = words;
-  sent_.push_back(ops::send_nonblocking(context_, std::move(view), behind_, static_cast<int>(tag)));
+  sent_.push_back(ops::send_nonblocking(context_, view, behind_, static_cast<int>(tag)));
 }
 
 at::Tensor StageLinks::receive_activation(std::int64_t rows) {

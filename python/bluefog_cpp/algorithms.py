@@ -57,8 +57,12 @@ def _run(path: pathlib.Path) -> list[str]:
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
+    rows = [head, ["---"] * len(head), *([_in_cell(words) for words in line] for line in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _in_cell(words: str) -> str:
+    return " ".join(words.split()).replace("|", r"\|")
 
 
 def _names(row: core.AlgorithmRow) -> str:
@@ -161,13 +165,19 @@ def _main() -> None:
                         help="with the algorithms that it registers: Python or a shared object")
     args = parser.parse_args()
     for file in args.load:
-        load(file)
+        try:
+            load(file)
+        except InvalidArgument as error:
+            parser.error(f"--load: {error}")
     pages = args.write
     if pages is None:
         print("\n\n".join(table(core.algorithms()) for table in TABLES.values()))
         return
     for page in pages:
-        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+        try:
+            page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            parser.error(f"--write {page}: {error}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Statements of ranks, which they compare before they rely on them."""
 
+import json
 import os
 import pathlib
 import socket
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,8 +16,7 @@ from bluefog_cpp.errors import InvalidArgument, MismatchError, PeerFailure
 
 def agree(problem: str, lines: Sequence[str]) -> None:
     """Compares what ranks state before they rely on it."""
-    stated: list[tuple[str, list[str]]] = [("", [])] * dist.get_world_size()
-    dist.all_gather_object(stated, (problem, list(lines)))
+    stated = _gathered([problem, list(lines)])
     rank = dist.get_rank()
     if problem:
         raise InvalidArgument(f"rank {rank}, {problem}")
@@ -71,6 +72,16 @@ def machines() -> list[str]:
     if not own:
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
         own = f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
-    found = [""] * dist.get_world_size()
-    dist.all_gather_object(found, own)
-    return found
+    return _gathered(own)
+
+
+def _gathered(own: Any) -> list[Any]:
+    """Collective. What each rank gives, as JSON: torch's own for objects unpickles."""
+    written = torch.tensor(list(json.dumps(own).encode()), dtype=torch.uint8)
+    sizes = [torch.empty(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([written.numel()]))
+    longest = int(max(sizes))
+    heard = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
+    dist.all_gather(heard, torch.nn.functional.pad(written, (0, longest - written.numel())))
+    return [json.loads(words[:int(size)].numpy().tobytes())
+            for words, size in zip(heard, sizes)]

@@ -1,6 +1,7 @@
 """Tables and lists of algorithms in the pages are what the algorithms' rows say."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -73,3 +74,17 @@ def test_marks_that_are_wrong_are_refused(page, words):
 def test_a_file_that_cannot_be_loaded_is_named(name):
     with pytest.raises(InvalidArgument, match=f"load_algorithms, '{name}': expected "):
         algorithms.load(name)
+
+
+@pytest.mark.parametrize("words, expected", (
+    (("--load", "nowhere.py"), "error: --load: load_algorithms, 'nowhere.py': expected a file"),
+    (("--write", "nowhere.md"), "error: --write nowhere.md: .*No such file")))
+def test_the_command_names_what_it_cannot_read(words, expected):
+    job = subprocess.run([sys.executable, "-m", "bluefog_cpp.algorithms", *words],
+                         capture_output=True, text=True, check=False)
+    assert job.returncode == 2 and re.search(expected, job.stderr)
+
+
+def test_a_bar_in_a_text_stays_in_its_cell():
+    assert algorithms._table(("norm", "of"), [("`|x|`", "two\nlines")]).splitlines()[2] == (
+        r"| `\|x\|` | two lines |")

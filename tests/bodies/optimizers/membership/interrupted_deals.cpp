@@ -64,12 +64,17 @@ class Drawn {
   std::vector<int> batches_ = std::vector<int>(kDealers);
 };
 
+/// A newcomer that waits long for a core answers too late for a meeting, and comes in the next.
 std::shared_ptr<Context> with_newcomer(Context& context) {
-  while (!context.is_applicant() && !context.has_applicants()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    context.resync();
+  std::shared_ptr<Context> group;
+  for (Context* now = &context; !group || group->size() <= kDealers; now = group.get()) {
+    while (!now->is_applicant() && !now->has_applicants()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      now->resync();
+    }
+    group = now->regroup();
   }
-  return context.regroup();
+  return group;
 }
 
 std::shared_ptr<Context> without_lost_rank(Context& context) {

@@ -292,3 +292,23 @@ def test_other_threads_run_while_a_rank_waits(rank, size):
     assert rank == 0 or counted[0] > 0
     values = flat(model)
     torch.testing.assert_close(bf.allreduce(values), values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("where", ("default_schedule", "transform"))
+def test_a_graph_that_one_rank_cannot_make(where, rank):
+    needs(2)
+
+    def fails(given):
+        if bf.rank() == 1:
+            raise LookupError("no such graph")
+        return given if where == "transform" else bf.RingGraph(given)
+
+    name = f"test_ungraphed_{where}"
+    bf.register_algorithm(type("Ungraphed", (Failing,), {"name": name,
+                                                         where: staticmethod(fails)}))
+    model = model_of(0)
+    kind, words = ((LookupError, "no such graph") if rank == 1 else
+                   (bluefog_cpp.PeerFailure, "rank 1.*LookupError: no such graph"))
+    with pytest.raises(kind, match=words):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, name)
+    bf.barrier()
