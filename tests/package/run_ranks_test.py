@@ -52,6 +52,10 @@ class MergeTest(unittest.TestCase):
         # Some of the several bodies of one case ran.
         self.assertEqual(self.states(skipped.format(other + ran)), {"A.B": "passed"})
 
+    def test_a_disabled_case_has_failed(self):
+        self.assertEqual(self.states('<testcase classname="A" name="DISABLED_B" status="notrun"/>'),
+                         {"A.DISABLED_B": "failed"})
+
     def test_a_rank_without_results_is_named(self):
         _, missing = self.merge('<testcase classname="A" name="B" status="run"/>', "")
         self.assertEqual(missing, [1])
