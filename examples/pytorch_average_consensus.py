@@ -11,6 +11,11 @@ import bluefog_cpp.torch as bf
 from helpers import devices, explained, plots, topologies
 from helpers.counts import at_least
 
+WORDS = {
+    **dict.fromkeys(explained.WORDS, "this script trains nothing"),
+    "--no-rma": "leave out --asynchronous-mode, which alone takes windows",
+}
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
@@ -35,7 +40,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=2020)
     devices.add_argument(parser)
     plots.add_arguments(parser)
-    explained.add_arguments(parser)
+    explained.add_arguments(parser, WORDS)
     arguments = parser.parse_args()
     plots.check(parser, arguments)
     is_fixed = not arguments.dynamic or arguments.asynchronous_mode

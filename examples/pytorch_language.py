@@ -31,6 +31,18 @@ def number_option(word):
         raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, found {word}") from None
 
 
+# Options of rows that are arguments of their own.
+ARGUMENTS = {"global_period_rounds": int, "momentum": float, "step_in_backward": bool}
+
+
+def options_of(pairs):
+    """(arguments, numbers) of DecentralizedOptimizer; what an argument cannot be it refuses."""
+    numbers = dict(pairs)
+    given = {name: numbers.pop(name) for name in ARGUMENTS if name in numbers}
+    return {name: kind(given[name]) if kind(given[name]) == given[name] else given[name]
+            for name, kind in ARGUMENTS.items() if name in given}, numbers
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -103,11 +115,12 @@ def consensus_distance(model):
 def wrap(arguments, model):
     plain = torch.optim.AdamW(model.parameters(), lr=arguments.lr, betas=(0.9, 0.98),
                               weight_decay=arguments.weight_decay)
+    own, numbers = options_of(arguments.option)
     try:
         return bf.DecentralizedOptimizer(
             plain, model, arguments.algorithm, schedule=arguments.schedule,
             num_steps_per_communication=arguments.local_steps, compression=arguments.compression,
-            numbers=dict(arguments.option))
+            numbers=numbers, **own)
     except (bluefog_cpp.InvalidArgument, bluefog_cpp.UnsupportedError) as error:
         raise SystemExit(str(error)) from None
 

@@ -14,17 +14,17 @@ WORDS = {
 
 class Explained(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):
-        parser.error(f"{option_string}: {WORDS[self.option_strings[0]]}")
+        parser.error(f"{option_string}: {self.help}")
 
 
-def add_arguments(parser):
+def add_arguments(parser, words=WORDS):
     group = parser.add_argument_group("options of other scripts that only say what to use")
-    for name, words in WORDS.items():
+    for name, text in words.items():
         group.add_argument(
             name,
             action=Explained,
             nargs="?",
             metavar="VALUE",
-            help=words,
+            help=text,
             dest=argparse.SUPPRESS,
         )

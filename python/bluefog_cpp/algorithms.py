@@ -102,6 +102,10 @@ def _name_list(rows: list[core.AlgorithmRow]) -> str:
                      for row in rows)
 
 
+def _closure_list(rows: list[core.AlgorithmRow]) -> str:
+    return ", ".join(f"`{row.name}`" for row in rows if row.allows_reevaluation)
+
+
 def _algorithm_table(rows: list[core.AlgorithmRow]) -> str:
     return _table(("name", "update", "what it does", "overlaps with",
                    "memory in copies of the model", "carried from step to step", "source"),
@@ -128,7 +132,8 @@ def _option_table(rows: list[core.AlgorithmRow]) -> str:
 TABLES: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {
     "algorithms": _algorithm_table, "mixing": _mixing_table, "options": _option_table}
 # Lists stand inside a line, also of a table.
-LISTS: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {"names": _name_list}
+LISTS: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {
+    "names": _name_list, "of closures": _closure_list}
 END = "<!-- end of rows -->"
 
 

@@ -265,10 +265,11 @@ def is_hidden(path, included):
         if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
             return False
         # A room is open to this project's libraries, its inner folders to the room alone.
+        is_inner = (len(parts) > 3 and folder_of(included) not in OPEN_FOLDERS
+                    and not path.startswith("/".join(parts[:2]) + "/"))
         if path.split("/")[0] in ("tools", "examples", "benchmarks"):
-            return parts[1] != "base"
-        return (len(parts) > 3 and folder_of(included) not in OPEN_FOLDERS
-                and not path.startswith("/".join(parts[:2]) + "/"))
+            return parts[1] != "base" or is_inner
+        return is_inner
     return parts[0] in PUBLIC_FOLDERS and room_of(path) != room_of(included)
 
 

@@ -28,6 +28,7 @@ WRONG = {
     "bluefog_cpp/base/v.cpp": ("#include <ops//window.hpp>", "from the root, as ops/window"),
     "bluefog_cpp/base/files/a.hpp": ('#include "bluefog_cpp/base/trace/trace.hpp"',
                                      "base/files must not include bluefog_cpp/base/trace"),
+    "tools/bfrun/settings.cpp": ('#include "bluefog_cpp/base/settings/values.hpp"', "is private"),
     "bluefog_cpp/bootstrap/store/a.cpp": ('#include "bluefog_cpp/base/settings/values.hpp"',
                                           "values.hpp is private to its folder"),
     "bluefog_cpp/transport/shm/b.cpp": ('#include "bluefog_cpp/transport/tcp/streams/frame.hpp"',

@@ -110,6 +110,9 @@ def check_options(word, name, options):
         and option.name not in ARGUMENTS)
     given = [each.partition("=") for each in options.split("~")[1:]]
     for place, (option, _, number) in enumerate(given):
+        if option in ARGUMENTS:
+            raise argparse.ArgumentTypeError(f"'{word}': expected no {option}, which the benchmark "
+                                             "chooses, the same for all")
         if option not in known:
             raise argparse.ArgumentTypeError(
                 f"'{word}': expected an option of {name} out of {', '.join(known)}; found "

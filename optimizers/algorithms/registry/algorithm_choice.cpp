@@ -53,18 +53,20 @@ std::string described_range(const AlgorithmOption& option) {
 /// Why `name` is none of the numbers of that algorithm.
 std::string why_no_number(const AlgorithmRow& row, std::string_view name) {
   std::vector<std::string_view> names;
+  std::vector<std::string_view> fields;
   for (const AlgorithmOption& option : row.options) {
     if (option.is_field && option.name == name) {
       return fmt::format("numbers: '{}' of {} has a field of its own, {}: set that", name, row.name,
                          name);
     }
-    if (!option.is_field) {
-      names.push_back(option.name);
-    }
+    (option.is_field ? fields : names).push_back(option.name);
   }
-  return fmt::format("numbers: expected options of {}, {}, found '{}'", row.name,
-                     names.empty() ? "which has none" : fmt::format("{}", fmt::join(names, ", ")),
-                     name);
+  std::string known = names.empty() ? "which has none" : fmt::format("{}", fmt::join(names, ", "));
+  if (!fields.empty()) {
+    known += fmt::format(" ({}: {} own)", fmt::join(fields, ", "),
+                         fields.size() == 1 ? "a field of its" : "fields of their");
+  }
+  return fmt::format("numbers: expected options of {}, {}, found '{}'", row.name, known, name);
 }
 
 std::string why_invalid_own_numbers(const AlgorithmRow& row,

@@ -13,7 +13,8 @@ from bluefog_cpp.errors import InvalidArgument
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "optimizers.md"
-PAGES = ("README.md", "docs/examples.md", "docs/optimizers.md", "docs/python.md")
+PAGES = ("README.md", "docs/algorithms_and_graphs.md", "docs/examples.md", "docs/optimizers.md",
+         "docs/python.md")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -173,7 +173,6 @@ def test_help_has_the_command_lines_as_they_are_typed(run, capfd, script):
         "pytorch_benchmark.py",
         "pytorch_mnist.py",
         "pytorch_resnet.py",
-        "pytorch_average_consensus.py",
     ),
 )
 def test_options_that_only_say_what_to_use(run, capfd, script):
@@ -201,6 +200,20 @@ def test_options_that_only_say_what_to_use(run, capfd, script):
 
 
 # ---- pytorch_average_consensus.py, pytorch_optimization.py
+
+
+@pytest.mark.up_to_ranks(1)
+@pytest.mark.parametrize(
+    "words, expected",
+    (
+        (("--use-adasum",), "--use-adasum: this script trains nothing"),
+        (("--no-rma",), "--no-rma: leave out --asynchronous-mode, which alone takes windows"),
+        (("--no-cuda", "--device", "cuda"), "not allowed with argument"),
+        (("--virtual-topology", "power3"), "invalid choice: 'power3'"),
+    ),
+)
+def test_options_of_average_consensus_that_only_say_what_to_use(run, capfd, words, expected):
+    assert expected in refusal(run, capfd, "pytorch_average_consensus.py", *words)
 
 
 @pytest.mark.up_to_ranks(3)
