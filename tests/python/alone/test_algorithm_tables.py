@@ -22,8 +22,8 @@ def test_page_is_what_the_rows_say(name):
     page = (ROOT / name).read_text(encoding="utf-8")
     assert algorithms.with_tables(page) == page, (
         f"run python -m bluefog_cpp.algorithms --write {name}")
-    assert name == "docs/optimizers.md" or all(f"`{row.name}`" in page
-                                               for row in core.algorithms())
+    if name not in ("docs/algorithms_and_graphs.md", "docs/optimizers.md"):
+        assert all(f"`{row.name}`" in page for row in core.algorithms())
 
 
 def test_pages_with_marks_are_those():
