@@ -111,6 +111,15 @@ class LaunchesTest(Suites):
                         .text.startswith("Failed after 30 s; its last words:\nline "))
         self.assertIn("it said nothing", self.launches(silent.format(""))[0].cases[0].text)
 
+    def test_ranks_that_end_before_their_tests_show_what_was_said_last(self):
+        (self.folder / "mpi.a.np2.json").write_text(json.dumps({"launch": {
+            "function": "mpi.a.np2", "state": "failed", "text": "rank 0 wrote no results\n"}}))
+        found = self.launches('<testcase name="mpi.a.np2" status="fail" time="3"><failure '
+                              'message="Failed"/><system-out>terminate called</system-out>'
+                              "</testcase>")
+        self.assertEqual([case.text for case in found[0].cases],
+                         ["rank 0 wrote no results\nafter 3 s; its last words:\nterminate called"])
+
     def test_what_did_not_run_without_the_skip_code_failed(self):
         for message in ("Unable to find executable", "Fixture dependency failed",
                         "SKIP_REGULAR_EXPRESSION_MATCHED", ""):
