@@ -31,16 +31,20 @@ def number_option(word):
         raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, found {word}") from None
 
 
-# Options of rows that are arguments of their own.
-ARGUMENTS = {"global_period_rounds": int, "momentum": float, "step_in_backward": bool}
+# Options of rows that are arguments of their own, which refuse what they cannot be.
+ARGUMENTS = {
+    "global_period_rounds": lambda number: int(number) if number.is_integer() else number,
+    "momentum": lambda number: number,
+    "step_in_backward": lambda number: bool(number) if number in (0, 1) else number,
+}
 
 
 def options_of(pairs):
-    """(arguments, numbers) of DecentralizedOptimizer; what an argument cannot be it refuses."""
+    """(arguments, numbers) of DecentralizedOptimizer."""
     numbers = dict(pairs)
-    given = {name: numbers.pop(name) for name in ARGUMENTS if name in numbers}
-    return {name: kind(given[name]) if kind(given[name]) == given[name] else given[name]
-            for name, kind in ARGUMENTS.items() if name in given}, numbers
+    own = {name: value_of(numbers.pop(name)) for name, value_of in ARGUMENTS.items()
+           if name in numbers}
+    return own, numbers
 
 
 def parse_arguments():

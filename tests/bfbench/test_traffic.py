@@ -71,6 +71,7 @@ def test_words_say_what_is_run():
     ("--algorithms diloco~outer_momentum", "expected a number for outer_momentum; found ''"),
     ("--algorithms diloco~outer_delay=1~outer_delay=0", "each option once; found outer_delay"),
     ("--algorithms ddp~lr=1", "expected no option: ddp has none here"),
+    ("--algorithms gossip_pga~global_period_rounds=3", "which the benchmark chooses"),
     ("--algorithms atc,,ddp", "expected NAME[+CODE][@GRAPH][/H][~OPTION=NUMBER"),
     ("--algorithms diloko", "did you mean diloco?"),
     ("--baseline dpp", "found 'dpp'"),
