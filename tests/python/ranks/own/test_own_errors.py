@@ -194,6 +194,16 @@ def test_calls_outside_of_a_step(rank):
             call()
 
 
+def expect_a_failure_of_rank_1(words, name, rank):
+    """An optimizer cannot be made there, and the others hear why."""
+    model = model_of(0)
+    kind, match = ((LookupError, words) if rank == 1 else
+                   (bluefog_cpp.PeerFailure, f"rank 1.*LookupError: {words}"))
+    with pytest.raises(kind, match=match):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, name)
+    bf.barrier()
+
+
 @pytest.mark.parametrize("where", ("__init__", "restart", "calls_due"))
 def test_an_object_that_one_rank_cannot_make(where, rank):
     needs(2)
@@ -207,12 +217,7 @@ def test_an_object_that_one_rank_cannot_make(where, rank):
         "name": "test_unmade", where: fails, "__module__": where}) if where == "__init__" else
         type("Unmade", (Failing,), {"name": f"test_unmade_{where}", where: fails}))
     name = "test_unmade" if where == "__init__" else f"test_unmade_{where}"
-    model = model_of(0)
-    kind, words = ((LookupError, "no such thing") if rank == 1 else
-                   (bluefog_cpp.PeerFailure, "rank 1.*LookupError: no such thing"))
-    with pytest.raises(kind, match=words):
-        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, name)
-    bf.barrier()
+    expect_a_failure_of_rank_1("no such thing", name, rank)
 
 
 def test_classes_that_differ_between_ranks(rank):
@@ -306,9 +311,4 @@ def test_a_graph_that_one_rank_cannot_make(where, rank):
     name = f"test_ungraphed_{where}"
     bf.register_algorithm(type("Ungraphed", (Failing,), {"name": name,
                                                          where: staticmethod(fails)}))
-    model = model_of(0)
-    kind, words = ((LookupError, "no such graph") if rank == 1 else
-                   (bluefog_cpp.PeerFailure, "rank 1.*LookupError: no such graph"))
-    with pytest.raises(kind, match=words):
-        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, name)
-    bf.barrier()
+    expect_a_failure_of_rank_1("no such graph", name, rank)
