@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// Stores name where in torch's sources they failed, below what failed.
-std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 template <typename Call>
 auto reach(const Call& call) {

@@ -13,7 +13,7 @@
 namespace bluefog::optimizers {
 
 AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
-                                 RethrowInBackward rethrow)
+                                 const RethrowInBackward& rethrow)
     : Algorithm(buckets),
       context_(context),
       averages_(context, values_of(buckets), names_of(buckets)),

@@ -31,7 +31,7 @@ class AdaptInBackward final : public Algorithm {
   /// @param context, buckets outlive this object.
   /// The parameters' gradient hooks are free (`why_not_hooked`).
   AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
-                  RethrowInBackward rethrow);
+                  const RethrowInBackward& rethrow);
 
   [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
   [[nodiscard]] std::size_t calls_due() const override { return buckets_.size() - launched_; }

@@ -15,7 +15,7 @@
 namespace bluefog::optimizers {
 
 GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets,
-                                     RethrowInBackward rethrow, const GradientCode& code)
+                                     const RethrowInBackward& rethrow, const GradientCode& code)
     : Algorithm(buckets),
       context_(context),
       where_(fmt::format("rank {}, gradient all-reduce", context.rank())),

@@ -47,8 +47,8 @@ class GradientAllreduce final : public Algorithm {
  public:
   /// The parameters' gradient hooks are free (`why_not_hooked`).
   /// @param context, buckets outlive this object.
-  GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow,
-                    const GradientCode& code = {});
+  GradientAllreduce(Context& context, std::vector<Bucket>& buckets,
+                    const RethrowInBackward& rethrow, const GradientCode& code = {});
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   [[nodiscard]] std::size_t calls_due() const override;
