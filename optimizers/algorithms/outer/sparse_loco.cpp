@@ -20,7 +20,7 @@ AlgorithmRow sparse_loco_row() {
                   .is_field = true}};
   row.mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"};
   row.full_precision_because = "small differences add up in what it has not sent";
-  row.make = [](AlgorithmParts parts) {
+  row.make = [](const AlgorithmParts& parts) {
     return make_coded_outer_steps(
         parts, {.learning_rate = parts.number("outer_learning_rate"), .momentum = 0.0});
   };
