@@ -142,7 +142,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
-    opt::RowSums row_sums, std::shared_ptr<ops::Compression> compression,
+    opt::RowSums row_sums, const std::shared_ptr<ops::Compression>& compression,
     const std::optional<std::string>& schedule_name, const std::string& call_name,
     py::object learning_rate, py::object moments) {
   opt::DistributedOptimizerOptions options;

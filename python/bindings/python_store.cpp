@@ -78,7 +78,7 @@ class PythonStore final : public Store {
     }
   }
 
-  static std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
+  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
   PythonObject view_;
   std::string description_;
