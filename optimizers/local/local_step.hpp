@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
 
 #include <vector>
@@ -11,7 +12,7 @@ namespace bluefog::optimizers {
 template <class Options, class Move>
 at::Tensor step_by(std::vector<torch::optim::OptimizerParamGroup>& groups,
                    torch::optim::Optimizer::LossClosure& closure, const Move& move) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   at::Tensor loss;
   if (closure) {
     const at::AutoGradMode with_gradients(true);

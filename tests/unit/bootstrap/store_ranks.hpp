@@ -28,7 +28,7 @@ using SharedContents = std::shared_ptr<MemoryStore::Contents>;
 
 inline SharedContents make_contents() { return std::make_shared<MemoryStore::Contents>(); }
 
-inline std::shared_ptr<Bootstrap> join(const SharedContents& contents, StorePlace place,
+inline std::shared_ptr<Bootstrap> join(const SharedContents& contents, const StorePlace& place,
                                        Deadline deadline = soon()) {
   return make_store_bootstrap(std::make_shared<MemoryStore>(contents), place, quiet(), deadline);
 }

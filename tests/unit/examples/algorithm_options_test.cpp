@@ -39,7 +39,7 @@ std::string row_with_numbers() {
                            .below = 1.0});
     row.options.push_back({.name = "depth", .default_value = std::int64_t{2}, .meaning = "rounds"});
     row.options.push_back({.name = "shrinks", .default_value = false, .meaning = "a switch"});
-    row.make = [](optimizers::AlgorithmParts) -> std::unique_ptr<optimizers::Algorithm> {
+    row.make = [](const optimizers::AlgorithmParts&) -> std::unique_ptr<optimizers::Algorithm> {
       return nullptr;
     };
     optimizers::register_algorithm(std::move(row));

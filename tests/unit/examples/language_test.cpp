@@ -50,7 +50,7 @@ TEST(ByteText, WindowsAreOfTheRanksShareWithTheBytesThatFollow) {
 
 TEST(ByteText, FoldersAreReadByNameWithoutLinks) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path();
+  const std::filesystem::path& path = folder.path();
   std::ofstream(path / "b") << "second";
   std::ofstream(path / "a") << "first ";
   std::filesystem::create_symlink(path / "a", path / "c");

@@ -62,7 +62,7 @@ TEST(StepComponent, IsNoneWithMoreRanksThanAskedFor) {
 }
 
 TEST(StepComponent, IsNoneWithAMessageThatOneEndAloneKnowsOf) {
-  const auto around = [](StepLinks of_zero, StepLinks of_one) {
+  const auto around = [](const StepLinks& of_zero, const StepLinks& of_one) {
     return StepComponent::around(0, kAny, [=](int rank) { return rank == 0 ? of_zero : of_one; });
   };
   EXPECT_TRUE(around({.sources = {1}, .destinations = {}}, {.sources = {}, .destinations = {0}}));

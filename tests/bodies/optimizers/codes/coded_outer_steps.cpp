@@ -85,7 +85,7 @@ TEST(CodedOuterSteps, LeaveTheSameModelOnAllRanks) {
   on_ranks(some_ranks(2), [](Context& context) {
     const auto found = run_outer_steps(context, coded_outer("sparse_loco", "sign"));
     for (int outer = 1; outer <= kOuter; ++outer) {
-      const at::Tensor own = found[static_cast<std::size_t>(outer * kInner - 1)];
+      const at::Tensor& own = found[static_cast<std::size_t>(outer * kInner - 1)];
       at::Tensor sum = own.clone();
       ops::AllreduceOptions options;
       options.reduction = ops::Reduction::Max;

@@ -181,7 +181,8 @@ DistributedOptimizerOptions power_options(std::int64_t rank, const Schedule& sch
 
 /// Rounds without local steps.
 struct PowerGossipRun {
-  PowerGossipRun(Context& context, const DistributedOptimizerOptions& options, at::Tensor start)
+  PowerGossipRun(Context& context, const DistributedOptimizerOptions& options,
+                 const at::Tensor& start)
       : matrix(bag.add("matrix", start.clone())),
         vector(bag.add("vector", at::full({3}, static_cast<double>(context.rank()), at::kDouble))),
         sgd(bag.parameters(), 0.0),

@@ -40,7 +40,7 @@ void meet_and_lose(Context& now, int number) {
     throw HasEnded();
   }
   ops::barrier(now);
-  while (number == 1) {
+  while (number == 1) {  // NOLINT(bugprone-infinite-loop): check_revoked throws
     now.core().engine().check_revoked("when_shrunk");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -74,7 +74,7 @@ void register_careless() {
     row.description = "Throws where it is told to.";
     row.options = {{.name = "method", .default_value = std::int64_t{0}, .meaning = "that fails"},
                    {.name = "after", .default_value = std::int64_t{0}, .meaning = "calls of it"}};
-    row.make = [](AlgorithmParts parts) {
+    row.make = [](const AlgorithmParts& parts) {
       return std::make_unique<Careless>(
           parts, static_cast<Method>(static_cast<int>(parts.number("method"))),
           static_cast<int>(parts.number("after")));
