@@ -232,8 +232,8 @@ def test_options_of_average_consensus_that_only_say_what_to_use(run, capfd, word
 )
 def test_average_consensus(run, options, rank, size):
     # In each graph here the second eigenvalue is at most 2/3, and 60 steps leave 3e-11 of it. Ranks
-    # that wait for nobody make as many while the others wait for a core; and after some 640 in which
-    # it hears nobody, a rank of three has no mass left that a float64 can hold.
+    # that wait for nobody make as many while the others wait for a core; after some 640 in which it
+    # hears nobody, a rank of three has less mass left than a float64 can hold.
     is_asynchronous = "--asynchronous-mode" in options
     printed = run(
         "pytorch_average_consensus.py",
