@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+import layers
+
 CONFIG = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
 FINDING = re.compile(r"^([^\s:][^:\n]*):(\d+):\d+: (?:warning|error): (.*)$", re.MULTILINE)
 
@@ -104,10 +106,9 @@ def rooms_left_out(root):
     """Folders of C++ that HeaderFilterRegex does not name: nothing is found in their sources, which
     unity builds include."""
     wanted = re.search(r"^HeaderFilterRegex: '(.*)'$", CONFIG.read_text(), re.MULTILINE)
-    folders = (path for path in root.iterdir()
-               if path.is_dir() and not path.name.startswith((".", "build")))
-    return sorted(folder.name for folder in folders if any(folder.rglob("*.cpp"))
-                  and not re.search(wanted[1], f"/{folder.name}/a.cpp"))
+    folders = {folder.split("/")[0] for folder, _, _ in layers.ROOMS.values()}
+    return sorted(folder for folder in folders if any((root / folder).rglob("*.cpp"))
+                  and not re.search(wanted[1], f"/{folder}/a.cpp"))
 
 
 def main():
